@@ -12,7 +12,7 @@ from trainguard_collector.places import Place
 from trainguard_collector.settings import Settings
 
 # A node whose status object is this old has ended without saying so.
-SILENT_S = 600.0
+COLLECTOR_SILENT_S = 600.0
 
 _STREAMS = ("framework", "training")
 _RANK = {"Completed": 0, "Stopped": 1, "Failed": 2}
@@ -104,7 +104,9 @@ def end_job(
     if counted is None:
         return False
     others = counted
-    if any("outcome" not in other and now - float(other.get("updated_at", 0.0)) < SILENT_S for other in others):
+    if any(
+        "outcome" not in other and now - float(other.get("updated_at", 0.0)) < COLLECTOR_SILENT_S for other in others
+    ):
         return False
     outcomes = [outcome, *(other.get("outcome", "Failed") for other in others)]
     worst = max((each for each in outcomes if each in _RANK), key=_RANK.__getitem__)

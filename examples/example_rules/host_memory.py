@@ -5,7 +5,7 @@ from typing import ClassVar
 import msgspec
 import numpy as np
 
-from trainguard.core.finding import Progress
+from trainguard.core.finding import Patience
 from trainguard.core.records import Status
 from trainguard.rules.protocol import Percent, PositiveInt, RuleParameters, SystemRule
 from trainguard.rules.rule_inputs import NodeMinute, NodeView
@@ -77,6 +77,6 @@ class HostMemory(SystemRule[HostMemoryParameters, HostMemoryState]):
             measured=state.highest,
             threshold=parameters.threshold,
             data_points=state.points,
-            progress=Progress(seen=state.longest, needed=parameters.patience),
+            progress=Patience(seen=state.longest, needed=parameters.patience),
             advice="Load less ahead, or take an instance with more memory." if fired else None,
         )

@@ -10,7 +10,7 @@ from trainguard.aws.environment import load_environment
 from trainguard.aws.observability import PowertoolsJournal
 from trainguard.aws.wiring import job_registry
 from trainguard.engine.installed import FAMILIES
-from trainguard.engine.jobs.lifecycle import follow, job_of
+from trainguard.engine.jobs.lifecycle import follow_sagemaker, job_of
 
 logger = Logger()
 metrics = Metrics()
@@ -36,5 +36,5 @@ def handler(event: dict[str, Any], context: LambdaContext) -> dict[str, Any]:
     """Bring the job's item up to date; a store that does not answer makes the event be delivered again."""
     del context
     name = job_of(event, journal)
-    record = None if name is None else follow(name, environment.profile_bucket, registry)
+    record = None if name is None else follow_sagemaker(name, environment.profile_bucket, registry)
     return {"job": name, "followed": record is not None}

@@ -16,7 +16,7 @@ from trainguard.core.finding import Finding
 from trainguard.core.records import JobRecord, RuleRow, Status
 from trainguard.core.timestamps import iso_time
 from trainguard.stack.actions.cluster_agents import resource_states
-from trainguard.stack.actions.fire_row import Fire, Recorded
+from trainguard.stack.actions.fire_row import FireInput, Recorded
 from trainguard.stack.actions.request import StopCase, StopResult
 from trainguard.stack.actions.stop import StopPreconditions
 from trainguard.stack.actions.stop_job import carry_out
@@ -93,7 +93,7 @@ class Trial:
         return msgspec.convert(msgspec.to_builtins(decision), ResourceDecision)
 
     def _carry_out(self, fire_id: str, decision: ResourceDecision) -> None:
-        fire = Fire(
+        fire = FireInput(
             job=JOB, job_arn=RECORD.arn, rule=RULE, fire_id=fire_id, episode=0, fired_at=iso_time(START), reason="low."
         )
         calls = AwsStopCalls(cast("Any", None), self.desk, lambda: self.now)

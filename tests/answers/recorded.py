@@ -15,7 +15,7 @@ from typing import Any
 import msgspec
 import pytest
 
-from trainguard.core.finding import Fact, Progress
+from trainguard.core.finding import Fact, Patience
 from trainguard.rules.rule_result import RuleResult
 
 ACCEPT = "TRAINGUARD_ACCEPT_SNAPSHOT"
@@ -49,7 +49,7 @@ def plain_result(result: RuleResult) -> dict[str, Any]:
     return given | ({"details": details} if details else {})
 
 
-def plain_progress(progress: Progress) -> str:
+def plain_progress(progress: Patience) -> str:
     """Return how far a rule is, for example ``240/1000 points, streak 3, window 240 from 0.0 to 60.0``."""
     parts = [f"{progress.seen}/{progress.needed} {progress.counts}"]
     parts += [] if progress.streak is None else [f"streak {progress.streak}"]
@@ -137,7 +137,7 @@ def plain_fields(value: Any) -> Any:
     """Return a dataclass, and all in it, as plain values without sentences and the fields that say nothing."""
     if isinstance(value, Fact):
         return _fact(value)
-    if isinstance(value, Progress):
+    if isinstance(value, Patience):
         return plain_progress(value)
     if is_dataclass(value) or isinstance(value, msgspec.Struct):
         names = [each.name for each in fields(value)] if is_dataclass(value) else value.__struct_fields__

@@ -9,9 +9,9 @@ import msgspec
 
 from tests.answers.recorded import compare, plain_fields
 from tests.support.memory import MemoryWorld
-from trainguard.core.finding import Episode, Progress
+from trainguard.core.finding import Episode, Patience
 from trainguard.core.job_policy import LAST_EPISODE
-from trainguard.core.records import AlertKind, JobRecord, NodeRecord, OutboxEntry, Status, StreamKey
+from trainguard.core.records import AlertKind, JobRecord, OutboxEntry, Status, StreamKey, StreamRecord
 from trainguard.engine.installed import FAMILIES
 from trainguard.engine.outbox import (
     RowContext,
@@ -26,7 +26,7 @@ from trainguard.engine.outbox import (
 from trainguard.engine.streams.job_streams import JobState, Notified
 from trainguard.engine.verdicts.episodes import FiringHistory, StoredEpisode
 from trainguard.engine.verdicts.findings import finding_of
-from trainguard.engine.verdicts.verdict import Fire, Verdict
+from trainguard.engine.verdicts.verdict import Fire, RuleOutcome
 from trainguard.pricing.cost import PaidTime
 from trainguard.rules.rule_result import Measure, RuleResult
 
@@ -52,8 +52,8 @@ SECOND = StoredEpisode(START + 1_800.0, HOUR, measured=12.5, gpus=["gpu0"])
 NODES = PaidTime("ml.p3.2xlarge", START, HOUR, 4)
 
 
-def quiet(rule: str, status: Status = Status.OK) -> Verdict:
-    return Verdict(rule, RuleResult(status, f"{rule} is quiet."), FiringHistory())
+def quiet(rule: str, status: Status = Status.OK) -> RuleOutcome:
+    return RuleOutcome(rule, RuleResult(status, f"{rule} is quiet."), FiringHistory())
 
 
 def said(status: Status, **fields_said: Any) -> RuleResult:
@@ -69,17 +69,17 @@ def held(**changed: Any) -> FiringHistory:
 
 
 LONG = Measure("m" * 300, "u" * 300)
-VERDICTS: Mapping[str, Verdict] = {
+VERDICTS: Mapping[str, RuleOutcome] = {
     "never fired": quiet(RULE),
     "without data": quiet(RULE, Status.WAITING_FOR_DATA),
-    "warms up": Verdict(RULE, said(Status.WARMING_UP, progress=Progress(seen=3, needed=20)), FiringHistory()),
-    "fires": Verdict(RULE, said(Status.FIRED, wasted_share=0.25, affected_share=0.5, advice="Do it."), held()),
-    "fires on two of four": Verdict(RULE, said(Status.FIRED, advice="Do it."), held(), reach=(2, 4)),
-    "fires where nobody can say": Verdict(RULE, said(Status.FIRED), FiringHistory()),
-    "between two evaluations": Verdict(RULE, said(Status.OK, wasted_share=0.25), held()),
-    "is over": Verdict(RULE, said(Status.OK, wasted_share=0.1, advice="Did it."), held(is_open=False)),
-    "failed while open": Verdict(RULE, said(Status.ERROR), held()),
-    "has long names": Verdict(
+    "warms up": RuleOutcome(RULE, said(Status.WARMING_UP, progress=Patience(seen=3, needed=20)), FiringHistory()),
+    "fires": RuleOutcome(RULE, said(Status.FIRED, wasted_share=0.25, affected_share=0.5, advice="Do it."), held()),
+    "fires on two of four": RuleOutcome(RULE, said(Status.FIRED, advice="Do it."), held(), reach=(2, 4)),
+    "fires where nobody can say": RuleOutcome(RULE, said(Status.FIRED), FiringHistory()),
+    "between two evaluations": RuleOutcome(RULE, said(Status.OK, wasted_share=0.25), held()),
+    "is over": RuleOutcome(RULE, said(Status.OK, wasted_share=0.1, advice="Did it."), held(is_open=False)),
+    "failed while open": RuleOutcome(RULE, said(Status.ERROR), held()),
+    "has long names": RuleOutcome(
         RULE,
         RuleResult(
             Status.OK,
@@ -87,11 +87,11 @@ VERDICTS: Mapping[str, Verdict] = {
             3.0,
             measure=Measure("m" * 300, "u" * 300),
             worst="w" * 300,
-            progress=Progress(seen=30, needed=20),
+            progress=Patience(seen=30, needed=20),
         ),
         FiringHistory(),
     ),
-    "has no dimension": Verdict(RULE, RuleResult(Status.OK, "so.", 3.0, measure=Measure("GPUs")), FiringHistory()),
+    "has no dimension": RuleOutcome(RULE, RuleResult(Status.OK, "so.", 3.0, measure=Measure("GPUs")), FiringHistory()),
     "is of a rule that is unknown": quiet("Unheard"),
 }
 COUNTERS = {"bad_lines": 2, "duplicates": 7, "gaps": 1, "lines": 9}
@@ -145,7 +145,7 @@ def test_rows_written_for_verdicts_match_the_reviewed() -> None:
 class Outbox:
     """An item, and what was started for it."""
 
-    record: NodeRecord
+    record: StreamRecord
     job: JobRecord = JOB
     world: MemoryWorld = field(default_factory=MemoryWorld)
 
@@ -163,7 +163,7 @@ class Outbox:
 
 
 def begun(rule: str, result: RuleResult, *episodes: Episode) -> Fire:
-    return Fire(Verdict(rule, result, FiringHistory(is_open=True), merged=episodes), HOUR)
+    return Fire(RuleOutcome(rule, result, FiringHistory(is_open=True), merged=episodes), HOUR)
 
 
 def test_execution_inputs_of_fires_match_the_reviewed() -> None:
@@ -172,9 +172,9 @@ def test_execution_inputs_of_fires_match_the_reviewed() -> None:
         begun("CPUBottleneck", RuleResult(Status.FIRED, "a\nb" + "c" * 2_100, advice="d" * 600)),
         begun("BatchSize", RuleResult(Status.FIRED, "so.", time_left_s=60.0), Episode(START, None)),
     ]
-    node = Outbox(NodeRecord(StreamKey("bert", "algo-1", "system")))
-    own = Outbox(NodeRecord(StreamKey.own("bert")), replace(JOB, instance_count=None, run_links={"W&B": "https://w"}))
-    last = Outbox(NodeRecord(StreamKey.own("bert")), replace(JOB, episodes={RULE: LAST_EPISODE, "BatchSize": 98}))
+    node = Outbox(StreamRecord(StreamKey("bert", "algo-1", "system")))
+    own = Outbox(StreamRecord(StreamKey.own("bert")), replace(JOB, instance_count=None, run_links={"W&B": "https://w"}))
+    last = Outbox(StreamRecord(StreamKey.own("bert")), replace(JOB, episodes={RULE: LAST_EPISODE, "BatchSize": 98}))
     finding_on: dict[str, Any] = {}
     for name, outbox in (("node", node), ("own", own), ("last", last)):
         outbox.take(*fires)
@@ -190,7 +190,7 @@ def test_execution_inputs_of_fires_match_the_reviewed() -> None:
         assert outbox.send() == {"counted": []}
         outbox.take()
         assert outbox.record.outbox == {}
-    again = Outbox(NodeRecord(StreamKey("bert", "algo-2", "system")), world=node.world)
+    again = Outbox(StreamRecord(StreamKey("bert", "algo-2", "system")), world=node.world)
     again.take(fires[0])
     finding_on["already started"] = again.send()
     compare(finding_on, FOLDER / "fires.json")
@@ -199,7 +199,7 @@ def test_execution_inputs_of_fires_match_the_reviewed() -> None:
 
 
 def follow_ups(
-    state: JobState, *verdicts: Verdict, job: JobRecord = JOB, paid_time: PaidTime = NODES
+    state: JobState, *verdicts: RuleOutcome, job: JobRecord = JOB, paid_time: PaidTime = NODES
 ) -> list[OutboxEntry]:
     return due_notifications(job, FAMILIES.plan(job), verdicts, paid_time, state)
 
@@ -209,9 +209,9 @@ def test_entries_of_changing_findings_match_the_reviewed() -> None:
         return JobState(notified={RULE: Notified(1, START + 1_800.0, "low")})
 
     second = replace(JOB, episodes={RULE: 1})
-    grown = Verdict(RULE, replace(said(Status.FIRED, wasted_share=0.25), worst="algo-2/gpu0"), held())
+    grown = RuleOutcome(RULE, replace(said(Status.FIRED, wasted_share=0.25), worst="algo-2/gpu0"), held())
     ended = replace(VERDICTS["is over"], result=replace(VERDICTS["is over"].result, worst=None))
-    cases: Mapping[str, tuple[Sequence[Verdict], JobRecord, PaidTime, JobState]] = {
+    cases: Mapping[str, tuple[Sequence[RuleOutcome], JobRecord, PaidTime, JobState]] = {
         "grew": ([grown], second, NODES, told()),
         "grew, and none knows when it began": ([grown], second, NODES, JobState()),
         "is over": ([ended], second, NODES, told()),

@@ -15,7 +15,7 @@ from tests.support.faults import Faults
 from tests.support.memory import MemoryProfileObjects
 from tests.support.small_job import BUCKET, INTERVAL_S, JOB, SETTINGS, START, Shape, Upload, uploads
 from trainguard.core.layout import EndKey, ProfileRoot, hour_folder
-from trainguard.core.records import JobRecord, NodeRecord, StreamKey
+from trainguard.core.records import JobRecord, StreamKey, StreamRecord
 from trainguard.engine.family import ObjectSource
 from trainguard.engine.installed import FAMILIES
 from trainguard.engine.profiler.family import PROFILER, ProfilerStreams
@@ -85,7 +85,7 @@ class Job:
         self.objects = MemoryProfileObjects(faults=Faults())
         shared = PROFILER.share(self.objects) if seed % 4 == 1 else None
         self.source = ObjectSource(self.objects, BUCKET, ROOT, PROFILER.object_cap_bytes, shared)
-        self.records: dict[StreamKey, NodeRecord] = {}
+        self.records: dict[StreamKey, StreamRecord] = {}
         self.told: list[Any] = []
 
     def play(self) -> None:
@@ -116,7 +116,7 @@ class Job:
 
     def moment(self, key: StreamKey, messages: list[Announced], *, drain: bool) -> None:
         """Open a stream, apply what is ready, and save its item."""
-        record = self.records.get(key, NodeRecord(key))
+        record = self.records.get(key, StreamRecord(key))
         session: Session[Any] = PROFILER.open_session(record, self.source, self.plan)
         now = self.objects.now
         defers = [
@@ -194,7 +194,7 @@ def _view(view: NodeView) -> list[Any]:
     return [*numbers, view.gpu_names, view.ever_active.tolist(), view.idle_run_s, asdict(view.idle_time), *sums]
 
 
-def _item(record: NodeRecord) -> list[Any]:
+def _item(record: StreamRecord) -> list[Any]:
     said = [record.cursors, record.counters, record.pending, record.watermark_s, record.closed]
     if record.key.stream != "system":
         return said

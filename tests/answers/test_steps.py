@@ -16,7 +16,7 @@ from tests.support.memory import MemoryProfileObjects
 from tests.support.small_job import BUCKET, JOB, START
 from tests.support.tensor_files import event, frame, simple_scalar
 from trainguard.core.layout import ProfileRoot
-from trainguard.core.records import JobRecord, NodeRecord, StreamKey
+from trainguard.core.records import JobRecord, StreamKey, StreamRecord
 from trainguard.engine.family import ObjectSource
 from trainguard.engine.streams.session import Announced, Applied, state_of
 from trainguard.engine.training import scalar_files, scalar_session
@@ -52,7 +52,7 @@ class Place:
         self.objects = MemoryProfileObjects(faults=Faults(), page_size=7)
         self.objects.now = START
         self.source = ObjectSource(self.objects, BUCKET, ProfileRoot("", JOB), 64 * 1024, SharedRuns())
-        self.record = NodeRecord(key)
+        self.record = StreamRecord(key)
         self.told: list[Any] = []
 
     def put(self, name: str, body: bytes) -> None:
@@ -102,7 +102,7 @@ def _applied(each: Applied) -> list[Any]:
     ]
 
 
-def _item(record: NodeRecord) -> dict[str, Any]:
+def _item(record: StreamRecord) -> dict[str, Any]:
     stored: Any = state_of(record, ScalarState if record.key == SCALAR else DebugState)
     state = {name: msgspec.to_builtins(getattr(stored, name)) for name in stored.__struct_fields__}
     item = {"cursors": record.cursors, "counters": record.counters, "pending": record.pending}

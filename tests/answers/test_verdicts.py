@@ -17,7 +17,7 @@ from trainguard.engine.verdicts.findings import RankedFinding
 from trainguard.engine.verdicts.ranking import rank_findings
 from trainguard.engine.verdicts.verdict import (
     JUDGED,
-    Verdict,
+    RuleOutcome,
     combine,
     ends_episode,
     final,
@@ -102,12 +102,12 @@ class Job:
             nodes.append(NodeLedger(node, 4, edges, amounts, {f"gpu{gpu}": lost_s for gpu in (0, 1, 2, 10)}))
         return Ledger(nodes, self.one_of(None, 3.825))
 
-    def verdicts(self) -> dict[str, dict[str, Verdict]]:
+    def verdicts(self) -> dict[str, dict[str, RuleOutcome]]:
         """Return the verdicts of some rules by node, as they count for the job."""
         chosen = [rule for rule in RULES if rule == "LowGPUUtilization" or self.random.random() < 0.5]
         return {rule: self._of_rule(rule) for rule in chosen}
 
-    def _of_rule(self, rule: str) -> dict[str, Verdict]:
+    def _of_rule(self, rule: str) -> dict[str, RuleOutcome]:
         names = {"LoadBalancing": (*self.nodes, JOB_NODE), "MaxInitializationTime": (JOB_NODE,)}.get(rule, self.nodes)
         clear_after_s = MINUTE_S * self.one_of(3, 15, 20)
         seen = [fault for fault in self.faults if self.random.random() < 0.7]
@@ -121,7 +121,7 @@ class Job:
                 if name == JOB_NODE or name in each.nodes
             ]
             history, result = self._judged(rule, name, spans, clear_after_s, kind)
-            verdict = Verdict(rule, result, history, clear_after_s)
+            verdict = RuleOutcome(rule, result, history, clear_after_s)
             found[name] = with_liveness(verdict, MINUTE_S * self.ends[name], ahead)
         return found
 
@@ -185,7 +185,7 @@ class Job:
         return RuleResult(status, f"{rule} sees nothing.", threshold=RULES[rule], data_points=minute)
 
 
-def _verdict(verdict: Verdict) -> dict[str, Any]:
+def _verdict(verdict: RuleOutcome) -> dict[str, Any]:
     """Return what a verdict says, without what is as it is by default."""
     plain: dict[str, Any] = {
         "shown": shown_status(verdict).name,
@@ -262,7 +262,7 @@ def _shown(found: RankedFinding) -> str:
     return f"{found.finding.severity} {found.score:.2f}{loss}{cause}, {len(found.episodes)} episodes"
 
 
-def _nodes(by_node: Mapping[str, Mapping[str, Verdict]]) -> list[Any]:
+def _nodes(by_node: Mapping[str, Mapping[str, RuleOutcome]]) -> list[Any]:
     return [[rule, name, _verdict(each)] for rule, parts in by_node.items() for name, each in parts.items()]
 
 

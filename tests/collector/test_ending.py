@@ -9,8 +9,8 @@ import pytest
 from trainguard.core.records import JobStatus
 from trainguard.engine.jobs.job_file import read_job_file
 from trainguard_collector.ending import (
+    COLLECTOR_SILENT_S,
     GONE_S,
-    SILENT_S,
     begin_job,
     current_job_file,
     end_job,
@@ -56,7 +56,7 @@ def test_last_node_ends_the_job_with_the_worst_outcome(
 
 
 def test_job_ends_without_a_node_silent_for_ten_minutes(tmp_path: Path) -> None:
-    note(tmp_path, "b", time.time() - SILENT_S - 1.0)
+    note(tmp_path, "b", time.time() - COLLECTOR_SILENT_S - 1.0)
     assert end_job(Folder(str(tmp_path)), settings("a"), 100.0, "Completed")
 
 

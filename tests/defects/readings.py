@@ -5,10 +5,10 @@ from dataclasses import dataclass
 from typing import Any
 
 from tests.support.profile_folder import ProfileFolder
-from trainguard.core.records import JobRecord, NodeRecord, Status, StreamKey
+from trainguard.core.records import JobRecord, Status, StreamKey, StreamRecord
 from trainguard.engine.diagnosis.case import case_of
 from trainguard.engine.installed import FAMILIES
-from trainguard.engine.verdicts.verdict import Verdict
+from trainguard.engine.verdicts.verdict import RuleOutcome
 from trainguard.local.engine import evaluate_profile
 from trainguard.local.pool import WorkerPool
 from trainguard.local.profile import Profile, read_profile
@@ -46,8 +46,8 @@ class Documented:
     """TrainGuard's own reading, at the job's end."""
 
     profile: Profile
-    verdicts: Mapping[str, Verdict]
-    records: Mapping[StreamKey, NodeRecord]
+    verdicts: Mapping[str, RuleOutcome]
+    records: Mapping[StreamKey, StreamRecord]
 
     def status(self, rule: str) -> Status:
         """Return what the rule says at the job's end."""
@@ -82,7 +82,7 @@ class Documented:
         """Return up to when a node's stream was judged, epoch seconds."""
         return self._record(node, stream).watermark_s
 
-    def _record(self, node: str, stream: str) -> NodeRecord:
+    def _record(self, node: str, stream: str) -> StreamRecord:
         return self.records[StreamKey(self.profile.root.job, node, stream)]
 
 

@@ -22,7 +22,7 @@ from trainguard.core.records import JobStatus, StreamKey
 from trainguard.core.timestamps import iso_time
 from trainguard.engine.batch import BatchProcessor
 from trainguard.engine.jobs.job_registry import JobRegistry
-from trainguard.engine.jobs.lifecycle import follow
+from trainguard.engine.jobs.lifecycle import follow_sagemaker
 from trainguard.engine.messages import Message, encode_task
 from trainguard.engine.reconcile import scheduler_at_once
 from trainguard.state import codec
@@ -249,7 +249,7 @@ class Play:
         scheduler_at_once(services=self.world.services, timing=self._timing, families=FAMILIES).run()
 
     def _follow(self) -> None:
-        follow(JOB, BUCKET, JobRegistry(self.world.services, FAMILIES, self._timing.now))
+        follow_sagemaker(JOB, BUCKET, JobRegistry(self.world.services, FAMILIES, self._timing.now))
 
     def _invoke(self, function: Callable[[], None]) -> bool:
         """Run a function with the faults that await this invocation; False when it died or raised."""

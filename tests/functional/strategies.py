@@ -3,17 +3,17 @@
 from hypothesis import HealthCheck, settings
 from hypothesis import strategies as st
 
-from trainguard.core.finding import WHOLE_JOB, Episode, Fact, Finding, Progress, Severity
+from trainguard.core.finding import WHOLE_JOB, Episode, Fact, Finding, Patience, Severity
 from trainguard.core.job_policy import AlertPolicy, JobPolicy, QuietHours, StopPolicy
 from trainguard.core.records import (
     AlertKind,
     JobRecord,
     JobStatus,
-    NodeRecord,
     OutboxEntry,
     RuleRow,
     Status,
     StreamKey,
+    StreamRecord,
     TunedJob,
 )
 
@@ -104,9 +104,9 @@ def outboxes(draw: st.DrawFn) -> dict[str, OutboxEntry]:
 
 
 @st.composite
-def node_records(draw: st.DrawFn) -> NodeRecord:
+def node_records(draw: st.DrawFn) -> StreamRecord:
     """Return items of NodeState that are not stored yet; the job's name is a prefix that a test makes unique."""
-    return NodeRecord(
+    return StreamRecord(
         key=StreamKey(draw(texts), draw(names), draw(st.sampled_from(("system", "framework", "job")))),
         cursors=draw(counters()),
         pending=draw(counters()),
@@ -121,12 +121,12 @@ def node_records(draw: st.DrawFn) -> NodeRecord:
     )
 
 
-def progresses() -> st.SearchStrategy[Progress]:
+def progresses() -> st.SearchStrategy[Patience]:
     """Return how far patience is."""
     counts, maybe = st.integers(0, 2**40), st.none() | st.integers(0, 2**40)
     at = st.none() | times_ms
     points = {"streak": maybe, "window_points": maybe}
-    return st.builds(Progress, seen=counts, needed=counts, counts=texts, window_start=at, window_end=at, **points)
+    return st.builds(Patience, seen=counts, needed=counts, counts=texts, window_start=at, window_end=at, **points)
 
 
 @st.composite

@@ -7,7 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from tests.functional.strategies import floats, scalars
-from trainguard.aws.dynamodb.attributes import NUMBER, SCALARS, Columns, Scalar, number, scalar
+from trainguard.aws.dynamodb.attributes import NUMBER, SCALARS, ItemColumns, Scalar, number, scalar
 from trainguard.core.timestamps import epoch_from_iso, iso_from_epoch, iso_time
 
 _LEAST, _MOST = Decimal("1e-130"), Decimal("9.9999999999999999999999999999999999999e125")
@@ -15,7 +15,7 @@ _LEAST, _MOST = Decimal("1e-130"), Decimal("9.9999999999999999999999999999999999
 
 @given(value=floats)
 def test_any_finite_float_round_trips_bit_for_bit(value: float) -> None:
-    read = Columns({"Measured": number(value)}).get("Measured", NUMBER)
+    read = ItemColumns({"Measured": number(value)}).get("Measured", NUMBER)
     assert read.hex() == (value + 0.0).hex() or read == value == 0
 
 
@@ -39,7 +39,7 @@ def test_measure_is_written_as_measured_for_people(value: float, expected: str) 
 
 @given(value=scalars)
 def test_any_parameter_round_trips_with_its_type(value: Scalar) -> None:
-    read = Columns({"Parameters": {"M": {"name": scalar(value)}}}).get("Parameters", SCALARS)["name"]
+    read = ItemColumns({"Parameters": {"M": {"name": scalar(value)}}}).get("Parameters", SCALARS)["name"]
     assert read == value
     assert isinstance(read, str) is isinstance(value, str)
     assert isinstance(read, bool) is isinstance(value, bool)
@@ -47,14 +47,14 @@ def test_any_parameter_round_trips_with_its_type(value: Scalar) -> None:
 
 @pytest.mark.parametrize("value", [float("inf"), float("-inf")])
 def test_infinite_number_round_trips(value: float) -> None:
-    assert Columns({"Measured": number(value)}).get("Measured", NUMBER) == value
+    assert ItemColumns({"Measured": number(value)}).get("Measured", NUMBER) == value
 
 
 def test_large_float_in_dynamodb_digits_round_trips() -> None:
     # DynamoDB answers 1e+23 with all its digits, and that integer is not the float that was meant.
     digits = "100000000000000000000000"
-    assert Columns({"Parameters": {"M": {"name": {"N": digits}}}}).get("Parameters", SCALARS)["name"] == 1e23
-    assert Columns({"Measured": {"N": digits}}).get("Measured", NUMBER) == 1e23
+    assert ItemColumns({"Parameters": {"M": {"name": {"N": digits}}}}).get("Parameters", SCALARS)["name"] == 1e23
+    assert ItemColumns({"Measured": {"N": digits}}).get("Measured", NUMBER) == 1e23
 
 
 @given(first=st.floats(-1e12, 1e12), second=st.floats(-1e12, 1e12))

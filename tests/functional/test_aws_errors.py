@@ -23,8 +23,8 @@ from trainguard.aws.ssm import SsmSettingDocuments, SsmStopSwitch
 from trainguard.aws.stepfunctions import StepFunctionsExecutions
 from trainguard.core.errors import ObjectMissingError, PortUnavailableError, StateCodecError, StateConflictError
 from trainguard.core.finding import Finding
-from trainguard.core.ports import NodeTask, RuleConfiguration
-from trainguard.core.records import JobRecord, JobStatus, NodeRecord, OutboxEntry, RuleRow, Status, StreamKey
+from trainguard.core.ports import RuleConfiguration, StreamTask
+from trainguard.core.records import JobRecord, JobStatus, OutboxEntry, RuleRow, Status, StreamKey, StreamRecord
 from trainguard.stack.actions.stop_switch import StopSwitches
 
 if TYPE_CHECKING:
@@ -34,7 +34,7 @@ KEY = StreamKey("job", "algo-1", "system")
 JOB = JobRecord("job", "arn", "profiles", "")
 ROW = RuleRow("job", Finding("Rule", None, ""), Status.OK)
 ENTRY = OutboxEntry("a", 0, 60.0, Finding("Rule", "algo-1", "It idles."))
-TASKS = [NodeTask("job", f"algo-{number}", "system", "close") for number in range(12)]
+TASKS = [StreamTask("job", f"algo-{number}", "system", "close") for number in range(12)]
 ARN = "arn:aws:sagemaker:us-east-1:123456789012:training-job/job"
 
 Act = Callable[[Clients], object]
@@ -90,7 +90,7 @@ def _settings(clients: Clients) -> SsmSettingDocuments:
 
 CALLS: list[tuple[str, str, Act]] = [
     ("dynamodb", "get_item", lambda clients: _nodes(clients).load(KEY)),
-    ("dynamodb", "put_item", lambda clients: _nodes(clients).save(NodeRecord(KEY))),
+    ("dynamodb", "put_item", lambda clients: _nodes(clients).save(StreamRecord(KEY))),
     ("dynamodb", "update_item", lambda clients: _nodes(clients).mark_sent(KEY, ["a"])),
     ("dynamodb", "query", lambda clients: _nodes(clients).of_job("job")),
     ("dynamodb", "update_item", lambda clients: _rows(clients).publish([ROW])),
@@ -179,7 +179,7 @@ def test_failed_condition_on_save_is_a_conflict(clients: Clients) -> None:
     with _stubbed(clients.dynamodb) as stubber:
         stubber.add_client_error("put_item", "ConditionalCheckFailedException", "no", 400)
         with pytest.raises(StateConflictError):
-            _nodes(clients).save(NodeRecord(KEY, version=3))
+            _nodes(clients).save(StreamRecord(KEY, version=3))
 
 
 def test_job_vanishing_during_registration_is_a_conflict(clients: Clients) -> None:

@@ -9,7 +9,7 @@ from tests.functional.tables import BOOKKEEPING, RULE_STATE
 from tests.functional.worlds import MotoUnderTest
 from trainguard.aws.dynamodb.fire_path import DynamoStopBudget, region_of
 from trainguard.aws.dynamodb.rule_states import DynamoRuleStates
-from trainguard.aws.dynamodb.table import Table, assignments
+from trainguard.aws.dynamodb.table import DynamoDBTable, assignments
 from trainguard.core.errors import StateCodecError
 
 # 2026-11-21T08:00:00Z.
@@ -46,7 +46,7 @@ class Noting:
 
 def test_reads_are_strongly_consistent_except_on_an_index() -> None:
     client: Any = Noting(pages=3)
-    table = Table(client=client, name="jobs")
+    table = DynamoDBTable(client=client, name="jobs")
     assert table.get({"Job": {"S": "a"}}) is None
     assert client.asked.pop()["ConsistentRead"] is True
     assert [item["Number"]["N"] for item in table.partition("Job", "a")] == ["1", "2", "3"]
@@ -95,7 +95,7 @@ def test_hour_of_a_counted_name_is_kept_for_a_day(
     moto_world: MotoUnderTest,
 ) -> None:
     for _ in range(2):
-        moto_world.bookkeeping.meet(NOW + 59.9, most=3)
+        moto_world.bookkeeping.admit(NOW + 59.9, most=3)
     item = moto_world.entry("met-jobs", "2026112108")
     assert (item["Met"], item["ExpiresAt"]) == ({"N": "2"}, {"N": str(int(NOW) + 59 + 86_400)})
 

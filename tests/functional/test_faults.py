@@ -10,8 +10,17 @@ from tests.support.faults import OPERATIONS, Crash, Fault, Faults
 from tests.support.memory import MemoryProfileObjects, MemoryStopBudget, MemoryStopLimit, MemoryWorld
 from trainguard.core.errors import PortUnavailableError, StateConflictError
 from trainguard.core.finding import Finding
-from trainguard.core.ports import NodeTask, ReconcileRequest, TrainingJobDescription
-from trainguard.core.records import JobRecord, JobStatus, NodeRecord, OutboxEntry, RuleRow, Status, StreamKey, TunedJob
+from trainguard.core.ports import ReconcileRequest, StreamTask, TrainingJobDescription
+from trainguard.core.records import (
+    JobRecord,
+    JobStatus,
+    OutboxEntry,
+    RuleRow,
+    Status,
+    StreamKey,
+    StreamRecord,
+    TunedJob,
+)
 from trainguard.engine.settings.tag_names import PROFILE_TAG
 from trainguard.stack.organisation.stop_limit import StopRequest
 
@@ -22,7 +31,7 @@ ENTRY = OutboxEntry("a", 0, 60.0, Finding("Rule", "algo-1", "It idles."))
 def _use_every_operation(world: MemoryWorld) -> None:
     for reason in world.reconcile_requests.send([ReconcileRequest("job", 60.0, 5)]).values():
         raise PortUnavailableError("Scheduler", "run", reason)
-    world.nodes.save(NodeRecord(KEY, outbox={"a": ENTRY}))
+    world.nodes.save(StreamRecord(KEY, outbox={"a": ENTRY}))
     world.nodes.load(KEY)
     world.nodes.mark_sent(KEY, ["a"])
     world.nodes.of_job("job")
@@ -33,13 +42,13 @@ def _use_every_operation(world: MemoryWorld) -> None:
     MemoryStopBudget(faults=world.faults).take("fire", "job", now=0.0, limit=1)
     MemoryStopLimit(faults=world.faults, limit=1).ask(StopRequest("arn", "fire", "job"))
     world.jobs.register(JobRecord("job", "unknown:job", BUCKET, ""))
-    world.jobs.recognise(JobRecord("job", "arn", BUCKET, ""))
+    world.jobs.adopt(JobRecord("job", "arn", BUCKET, ""))
     world.jobs.load("job")
     world.jobs.update_status(JobRecord("job", "arn", BUCKET, "", status=JobStatus.COMPLETED))
     world.jobs.ask("job", 1.0, 300.0)
     world.jobs.touch("job", 1.0)
     world.jobs.raise_episode("job", "Rule", 0)
-    world.bookkeeping.meet(0.0, 1)
+    world.bookkeeping.admit(0.0, 1)
     world.jobs.admit_stream("job", 1)
     world.jobs.recount_streams("job", 1, 0)
     world.jobs.set_fast_polling("job", polled_fast=False)
@@ -70,7 +79,7 @@ def _use_every_operation(world: MemoryWorld) -> None:
     canary.create("job", {PROFILE_TAG: f"s3://{BUCKET}"})
     canary.status("job")
     canary.stop("job")
-    world.tasks.send([NodeTask("job", "algo-1", "system", "close")])
+    world.tasks.send([StreamTask("job", "algo-1", "system", "close")])
 
 
 def _effects(world: MemoryWorld) -> object:
@@ -128,9 +137,9 @@ def test_retried_save_after_a_lost_answer_conflicts() -> None:
     world = MemoryWorld()
     world.faults.schedule("NodeStates.save", Fault.FAIL_AFTER)
     with pytest.raises(PortUnavailableError):
-        world.nodes.save(NodeRecord(KEY))
+        world.nodes.save(StreamRecord(KEY))
     with pytest.raises(StateConflictError):
-        world.nodes.save(NodeRecord(KEY))
+        world.nodes.save(StreamRecord(KEY))
 
 
 def test_crash_is_not_caught_by_exception_handlers() -> None:
@@ -146,8 +155,8 @@ def test_conflicting_save_writes_nothing_and_names_the_item() -> None:
     world = MemoryWorld()
     world.faults.schedule("NodeStates.save", Fault.CONFLICT)
     with pytest.raises(StateConflictError, match="NodeState/job/algo-1#system no longer has Version 0"):
-        world.nodes.save(NodeRecord(KEY))
-    assert world.nodes.save(NodeRecord(KEY)).version == 1
+        world.nodes.save(StreamRecord(KEY))
+    assert world.nodes.save(StreamRecord(KEY)).version == 1
 
 
 def test_only_the_ordered_second_and_third_call_fail() -> None:
@@ -196,9 +205,9 @@ def test_raising_call_still_dies_if_a_crash_follows_it() -> None:
 
 def test_interleaved_process_acts_between_load_and_save() -> None:
     world = MemoryWorld()
-    world.faults.interleave("NodeStates.save", lambda: world.nodes.save(NodeRecord(KEY)))
+    world.faults.interleave("NodeStates.save", lambda: world.nodes.save(StreamRecord(KEY)))
     with pytest.raises(StateConflictError):
-        world.nodes.save(NodeRecord(KEY))
+        world.nodes.save(StreamRecord(KEY))
     stored = world.nodes.load(KEY)
     assert stored is not None
     assert stored.version == 1
@@ -211,7 +220,7 @@ def test_earlier_parts_of_a_failed_operation_stand() -> None:
     with pytest.raises(Crash):
         world.rows.publish(rows)
     world.faults.schedule("TaskQueue.send", Fault.FAIL_BEFORE, nth=2)
-    tasks = [NodeTask("job", f"algo-{number}", "system", "close") for number in range(11)]
+    tasks = [StreamTask("job", f"algo-{number}", "system", "close") for number in range(11)]
     with pytest.raises(PortUnavailableError):
         world.tasks.send(tasks)
     assert [row.rule for row in world.rows.of_job("job")] == ["A"]
@@ -280,10 +289,10 @@ def test_concurrent_writers_with_retries_lose_no_update() -> None:
     def add_ten(partition: str) -> None:
         for _ in range(10):
             while True:
-                record = world.nodes.load(KEY) or NodeRecord(KEY)
+                record = world.nodes.load(KEY) or StreamRecord(KEY)
                 cursors = {**record.cursors, partition: record.cursors.get(partition, 0) + 1}
                 try:
-                    world.nodes.save(NodeRecord(KEY, version=record.version, cursors=cursors))
+                    world.nodes.save(StreamRecord(KEY, version=record.version, cursors=cursors))
                 except StateConflictError:
                     continue
                 break

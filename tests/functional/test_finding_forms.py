@@ -12,11 +12,11 @@ from trainguard.core.finding import FINDING_FIELDS, Episode, Fact, Finding, Seve
 from trainguard.core.records import (
     AlertKind,
     JobRecord,
-    NodeRecord,
     OutboxEntry,
     RuleRow,
     Status,
     StreamKey,
+    StreamRecord,
     entry_fields,
     entry_in,
 )
@@ -86,7 +86,7 @@ ESCALATION = OutboxEntry(
     "f" * 20, 2, START + 300.0, FINDING, kind=AlertKind.ESCALATION, previous_severity=Severity.LOW.value
 )
 OF_JOB = OutboxEntry("e" * 20, 0, START + 60.0, Finding("GPUMemoryIncrease", None, "Memory grows."), sent=True)
-RECORD = NodeRecord(
+RECORD = StreamRecord(
     StreamKey("bert", "algo-2", "system"),
     version=1,
     outbox={entry.alert_id: entry for entry in (ESCALATION, OF_JOB)},
@@ -301,7 +301,7 @@ def test_earlier_row_is_read_with_its_finding(moto_world: MotoUnderTest) -> None
 
 
 def test_saved_outbox_has_the_earlier_entries(moto_world: MotoUnderTest) -> None:
-    moto_world.nodes.save(NodeRecord(RECORD.key, outbox=RECORD.outbox))
+    moto_world.nodes.save(StreamRecord(RECORD.key, outbox=RECORD.outbox))
     (item,) = moto_world.dynamodb.scan(TableName=NODE_STATE)["Items"]
     assert item == STORED_RECORD
 

@@ -11,7 +11,7 @@ from tests.functional.deployment import BUCKET, JOB, PREFIX, Deployment, object_
 from tests.support.captures import EVEN, HELD_UP
 from tests.support.kernel_ranks import documents
 from tests.support.memory_snapshots import MIB, Allocator, Training, pickled
-from trainguard.core.ports import NodeTask
+from trainguard.core.ports import StreamTask
 from trainguard.core.records import Status
 from trainguard.engine.messages import encode_task
 from trainguard.kernels.captures.keys import ALL_RANKS, KERNELS
@@ -55,7 +55,7 @@ def settled(deployment: Deployment, others: Sequence[RecordedObject] = ()) -> di
     deployment.put(objects)
     evaluate = deployment.function("evaluate_objects")
     evaluate(ringing([object_message(each.key, at=each.appears_at) for each in objects]))
-    flush = encode_task(NodeTask(JOB, ALL_RANKS, KERNELS, "flush", AT + 60.0))
+    flush = encode_task(StreamTask(JOB, ALL_RANKS, KERNELS, "flush", AT + 60.0))
     assert evaluate(ringing([flush])).value == {"batchItemFailures": []}
     (call,) = deployment.world.captured().values()
     return dict(call)

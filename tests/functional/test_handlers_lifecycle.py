@@ -16,11 +16,11 @@ from tests.functional.deployment import (
     recorded_objects,
     ringing,
 )
-from trainguard.core.ports import NodeTask
+from trainguard.core.ports import StreamTask
 from trainguard.core.records import JobRecord, JobStatus
 
 FINAL = ("Completed", "Failed", "Stopped")
-CLOSE_ALL = {NodeTask(JOB, f"algo-{number}", "system", "close") for number in (1, 2)}
+CLOSE_ALL = {StreamTask(JOB, f"algo-{number}", "system", "close") for number in (1, 2)}
 FOLLOWED = {"job": JOB, "followed": True}
 NOT_FOLLOWED = {"job": JOB, "followed": False}
 

@@ -15,7 +15,7 @@ from tests.functional.recorded_items import evaluated_once
 from tests.functional.tables import RULE_STATE
 from trainguard.aws.lambda_invocations import payload_of
 from trainguard.core.finding import Finding
-from trainguard.core.records import JobRecord, NodeRecord, OutboxEntry, Status, StreamKey
+from trainguard.core.records import JobRecord, OutboxEntry, Status, StreamKey, StreamRecord
 from trainguard.rules.profiler_report import PROFILER_REPORT
 from trainguard.rules.registry import RULE_NAMES
 
@@ -104,7 +104,7 @@ def test_failing_job_is_named_and_others_are_reconciled(
     training: Deployment,
 ) -> None:
     training.world.jobs.register(JobRecord("broken", "arn:broken", "profiles", ""))
-    training.world.nodes.save(NodeRecord(StreamKey("broken", "algo-1", "system"), state=b"?", codec=99))
+    training.world.nodes.save(StreamRecord(StreamKey("broken", "algo-1", "system"), state=b"?", codec=99))
     answers = training.reconcile_jobs()
     assert set(answers) == {"broken", JOB}
     broken = answers["broken"]

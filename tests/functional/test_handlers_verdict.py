@@ -52,7 +52,7 @@ def test_verdict_of_an_unknown_job_is_unknown(deployment: Deployment) -> None:
 @pytest.mark.parametrize("name", ["*", "tuning-job/sweep", "met-jobs/1970010102", "../Jobs", "a\n{}", "\u202ejob"])
 def test_item_that_is_no_job_is_unknown_and_not_disclosed(deployment: Deployment, name: str) -> None:
     world = deployment.world
-    world.bookkeeping.meet(7_200.0, 5)
+    world.bookkeeping.admit(7_200.0, 5)
     world.bookkeeping.upsert_tuned_job("sweep", "job", TunedJob(JobStatus.COMPLETED, finished=True), 9)
     DynamoStopBudget(client=deployment.clients.dynamodb, table=BOOKKEEPING).take("fire", "job", now=60.0, limit=1)
     status, said = asked(deployment, job=name)

@@ -283,19 +283,19 @@ def test_record_replacing_an_outside_job_leaves_nothing_of_it(world: World, draw
     world.jobs.register(
         replace(OUTSIDE, job=job, last_object_at=1.0, episodes={"Rule": 1}, file_fault="a fault", tuning_job="t")
     )
-    assert world.jobs.recognise(record) == record
+    assert world.jobs.adopt(record) == record
     assert world.jobs.load(job) == record
     assert (job in world.jobs.active()) is record.active
 
 
 def test_job_known_to_sagemaker_is_kept_over_a_recognized_one(world: World) -> None:
     world.jobs.register(OUTSIDE)
-    first = world.jobs.recognise(replace(JOB, generation=1, rule_settings={"a": "b"}))
-    assert world.jobs.recognise(replace(JOB, generation=1, prefix="another/")) == first == world.jobs.load("job")
+    first = world.jobs.adopt(replace(JOB, generation=1, rule_settings={"a": "b"}))
+    assert world.jobs.adopt(replace(JOB, generation=1, prefix="another/")) == first == world.jobs.load("job")
 
 
 def test_given_no_item_when_a_job_is_recognised_then_it_is_there(world: World) -> None:
-    assert world.jobs.recognise(JOB) == JOB == world.jobs.load("job")
+    assert world.jobs.adopt(JOB) == JOB == world.jobs.load("job")
 
 
 def test_an_outside_job_writes_nothing_over_one_of_sagemakers(world: World) -> None:
@@ -375,7 +375,7 @@ def test_stream_is_admitted_without_creating_a_job_item(world: World) -> None:
 def test_names_per_hour_are_limited_and_create_no_job(
     world: World,
 ) -> None:
-    assert [world.bookkeeping.meet(at, 2) for at in (7_200.0, 10_799.0, 10_799.0, 10_800.0)] == [
+    assert [world.bookkeeping.admit(at, 2) for at in (7_200.0, 10_799.0, 10_799.0, 10_800.0)] == [
         True,
         True,
         False,

@@ -11,7 +11,7 @@ from tests.support.large_jobs import large_job
 from tests.support.memory import MemoryWorld
 from tests.support.small_job import JOB, describe, uploads
 from trainguard.core.ports import Timing
-from trainguard.core.records import JobRecord, NodeRecord
+from trainguard.core.records import JobRecord, StreamRecord
 from trainguard.engine.installed import FAMILIES
 from trainguard.engine.reconcile import scheduler_at_once
 
@@ -21,7 +21,7 @@ GROWTH_LIMIT = 1.1
 
 
 @pytest.fixture(scope="module")
-def small_job() -> tuple[JobRecord, list[NodeRecord], float]:
+def small_job() -> tuple[JobRecord, list[StreamRecord], float]:
     """Return a job of which every object was met, its nodes' items, and the time."""
     network = Network()
     for upload in uploads():
@@ -43,7 +43,7 @@ def calls(world: MemoryWorld, now: float) -> int:
 
 
 def test_calls_of_a_run_are_linear_in_nodes(
-    small_job: tuple[JobRecord, list[NodeRecord], float],
+    small_job: tuple[JobRecord, list[StreamRecord], float],
 ) -> None:
     job, records, now = small_job
     open_job = replace(job, active=True, closing=False)

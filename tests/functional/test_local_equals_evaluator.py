@@ -13,12 +13,12 @@ from tests.support.delivery import Network
 from tests.support.late_events import told_by_event
 from tests.support.small_job import JOB, START, Upload, describe
 from trainguard.core.layout import ProfileRoot
-from trainguard.core.records import JobRecord, JobStatus, NodeRecord
+from trainguard.core.records import JobRecord, JobStatus, StreamRecord
 from trainguard.engine.diagnosis.case import case_of
 from trainguard.engine.installed import FAMILIES
-from trainguard.engine.verdicts.verdict import Verdict
+from trainguard.engine.verdicts.verdict import RuleOutcome
 from trainguard.formats.profile.keys import SystemKey, parse_key, system_key
-from trainguard.local.engine import Evaluation, evaluate_profile
+from trainguard.local.engine import ProfileEvaluation, evaluate_profile
 from trainguard.local.pool import WorkerPool
 from trainguard.local.profile import read_profile
 from trainguard.local.sources import open_folder
@@ -71,19 +71,19 @@ def on_disk(uploads: list[Upload], folder: Path) -> Path:
     return folder / JOB
 
 
-def evaluated(place: Path, job: JobRecord, workers: int) -> Evaluation:
+def evaluated(place: Path, job: JobRecord, workers: int) -> ProfileEvaluation:
     """Evaluate a folder, knowing of the job what the deployed stack knows."""
     known = replace(job, episodes={}, closing=False)
     with WorkerPool(workers) as pool:
         return evaluate_profile(known, FAMILIES.plan(known), read_profile(open_folder(str(place))), pool)
 
 
-def verdicts(job: JobRecord, records: tuple[NodeRecord, ...] | list[NodeRecord]) -> Sequence[Verdict]:
+def verdicts(job: JobRecord, records: tuple[StreamRecord, ...] | list[StreamRecord]) -> Sequence[RuleOutcome]:
     plan = FAMILIES.plan(job)
     return case_of(job, plan, FAMILIES.open(job.job, plan, records))[0].verdicts
 
 
-def assert_same(network: Network, local: Evaluation) -> None:
+def assert_same(network: Network, local: ProfileEvaluation) -> None:
     """Compare the verdicts with their episodes, the items' states, and the reports' bytes."""
     items = network.world.nodes.of_job(JOB)
     assert all(item.closed for item in items if item.key.stream != "job")

@@ -16,7 +16,7 @@ from trainguard.core.records import JobRecord, RuleRow, Status
 from trainguard.engine.installed import FAMILIES
 from trainguard.engine.outbox import RowContext, rule_row
 from trainguard.engine.profiler.family import ProfilerStreams
-from trainguard.engine.verdicts.verdict import Verdict
+from trainguard.engine.verdicts.verdict import RuleOutcome
 from trainguard.ledger.bucket import Bucket
 from trainguard.ledger.job import Ledger
 from trainguard.local.engine import evaluation_rows
@@ -66,7 +66,7 @@ def test_job_rows_are_listed_last_and_the_report_after_them(tmp_path: Path) -> N
 
 
 def test_row_of_an_ended_finding_keeps_only_what_it_claims() -> None:
-    def row(verdict: Verdict, ledger: Ledger | None) -> RuleRow:
+    def row(verdict: RuleOutcome, ledger: Ledger | None) -> RuleRow:
         paid_time = PaidTime("ml.p3.2xlarge", 0.0, 3_600.0, 1)
         return rule_row(RowContext("job", None, PLAN, 60.0, {}, None, None, paid_time, ledger=lambda: ledger), verdict)
 

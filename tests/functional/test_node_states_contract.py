@@ -10,7 +10,7 @@ from tests.functional.strategies import node_records, on_each_world
 from tests.functional.worlds import MotoUnderTest, World
 from trainguard.core.errors import StateConflictError
 from trainguard.core.finding import Finding
-from trainguard.core.records import NodeRecord, OutboxEntry, StreamKey
+from trainguard.core.records import OutboxEntry, StreamKey, StreamRecord
 
 if TYPE_CHECKING:
     from collections.abc import MutableMapping
@@ -28,12 +28,12 @@ def test_given_no_item_when_loaded_then_there_is_none(world: World) -> None:
 
 
 def test_given_a_new_record_when_saved_then_its_version_is_one(world: World) -> None:
-    assert world.nodes.save(NodeRecord(KEY)).version == 1
+    assert world.nodes.save(StreamRecord(KEY)).version == 1
 
 
 @on_each_world
 @given(drawn=node_records())
-def test_saved_record_loads_with_only_its_version_moved(world: World, drawn: NodeRecord) -> None:
+def test_saved_record_loads_with_only_its_version_moved(world: World, drawn: StreamRecord) -> None:
     record = replace(drawn, key=replace(drawn.key, job=drawn.key.job + world.new_job()))
     saved = world.nodes.save(record)
     assert saved == replace(record, version=1)
@@ -42,42 +42,44 @@ def test_saved_record_loads_with_only_its_version_moved(world: World, drawn: Nod
 
 
 def test_save_with_the_current_version_replaces_the_item(world: World) -> None:
-    first = world.nodes.save(NodeRecord(KEY, cursors={"minute": 1}, pending={"key": 2}, watermark_s=60.0, expires_at=9))
+    first = world.nodes.save(
+        StreamRecord(KEY, cursors={"minute": 1}, pending={"key": 2}, watermark_s=60.0, expires_at=9)
+    )
     second = world.nodes.save(replace(first, cursors={"minute": 2}, pending={}, watermark_s=None, expires_at=None))
-    assert second == NodeRecord(KEY, version=2, cursors={"minute": 2})
+    assert second == StreamRecord(KEY, version=2, cursors={"minute": 2})
     assert world.nodes.load(KEY) == second
 
 
 @pytest.mark.parametrize("version", [0, 1, 3], ids=["never-read", "overtaken", "from-the-future"])
 def test_save_with_another_version_conflicts(world: World, version: int) -> None:
-    stored = world.nodes.save(world.nodes.save(NodeRecord(KEY)))
+    stored = world.nodes.save(world.nodes.save(StreamRecord(KEY)))
     with pytest.raises(StateConflictError, match=rf"NodeState/job/algo-1#system no longer has Version {version}"):
-        world.nodes.save(NodeRecord(KEY, version=version, cursors={"minute": 9}))
+        world.nodes.save(StreamRecord(KEY, version=version, cursors={"minute": 9}))
     assert world.nodes.load(KEY) == stored
 
 
 def test_save_of_a_later_version_without_an_item_conflicts(world: World) -> None:
     with pytest.raises(StateConflictError):
-        world.nodes.save(NodeRecord(KEY, version=1))
+        world.nodes.save(StreamRecord(KEY, version=1))
     assert world.nodes.load(KEY) is None
 
 
 def test_only_named_entries_are_marked_sent_at_the_same_version(world: World) -> None:
     outbox = {name: _entry(name) for name in ("a", "b", "c")}
-    saved = world.nodes.save(NodeRecord(KEY, outbox=outbox, cursors={"minute": 1}))
+    saved = world.nodes.save(StreamRecord(KEY, outbox=outbox, cursors={"minute": 1}))
     world.nodes.mark_sent(KEY, ["a", "c"])
     expected = {"a": _entry("a", sent=True), "b": _entry("b"), "c": _entry("c", sent=True)}
     assert world.nodes.load(KEY) == replace(saved, outbox=expected)
 
 
 def test_marking_sent_keeps_the_save_of_an_earlier_loader_valid(world: World) -> None:
-    loaded = world.nodes.save(NodeRecord(KEY, outbox={"a": _entry("a")}))
+    loaded = world.nodes.save(StreamRecord(KEY, outbox={"a": _entry("a")}))
     world.nodes.mark_sent(KEY, ["a"])
     assert world.nodes.save(loaded).version == 2
 
 
 def test_missing_entries_do_not_prevent_marking_others_sent(world: World) -> None:
-    saved = world.nodes.save(NodeRecord(KEY, outbox={"kept": _entry("kept")}))
+    saved = world.nodes.save(StreamRecord(KEY, outbox={"kept": _entry("kept")}))
     world.nodes.mark_sent(KEY, ["gone", "kept"])
     assert world.nodes.load(KEY) == replace(saved, outbox={"kept": _entry("kept", sent=True)})
 
@@ -90,8 +92,8 @@ def test_given_no_item_when_marked_sent_then_none_appears(world: World) -> None:
 def test_items_of_one_job_are_listed_in_sort_key_order(world: World) -> None:
     kinds = ["algo-2#system", "*#job", "algo-10#system", "algo-1#framework", "algo-1#system"]
     for kind in kinds:
-        world.nodes.save(NodeRecord(StreamKey.parse("job", kind)))
-    world.nodes.save(NodeRecord(StreamKey("job-of-another", "algo-1", "system")))
+        world.nodes.save(StreamRecord(StreamKey.parse("job", kind)))
+    world.nodes.save(StreamRecord(StreamKey("job-of-another", "algo-1", "system")))
     assert [record.key.node_kind for record in world.nodes.of_job("job")] == sorted(kinds)
 
 
@@ -99,13 +101,13 @@ def test_items_beyond_one_page_are_all_listed(world: World) -> None:
     # A page of a query ends at 1 MB: five items of 300 kB make two.
     keys = [StreamKey("job", f"algo-{number}", "system") for number in range(5)]
     for key in keys:
-        world.nodes.save(NodeRecord(key, state=bytes(300_000)))
+        world.nodes.save(StreamRecord(key, state=bytes(300_000)))
     assert [record.key for record in world.nodes.of_job("job")] == keys
 
 
 def test_stored_record_is_immutable(world: World) -> None:
     mine = {"minute": 1}
-    saved = world.nodes.save(NodeRecord(KEY, cursors=mine, outbox={"a": _entry("a")}))
+    saved = world.nodes.save(StreamRecord(KEY, cursors=mine, outbox={"a": _entry("a")}))
     mine["minute"] = 2
     loaded = world.nodes.load(KEY)
     assert loaded is not None
@@ -118,7 +120,7 @@ def test_stored_record_is_immutable(world: World) -> None:
 def test_saved_node_has_the_agreed_console_columns(
     moto_world: MotoUnderTest,
 ) -> None:
-    moto_world.nodes.save(NodeRecord(KEY, watermark_s=60.5, expires_at=9, outbox={"f1": _entry("f1")}, state=b"\x01"))
+    moto_world.nodes.save(StreamRecord(KEY, watermark_s=60.5, expires_at=9, outbox={"f1": _entry("f1")}, state=b"\x01"))
     item = moto_world.node("job", "algo-1#system")
     assert item.keys() == {
         *("TrainingJobName", "NodeKind", "Version", "Cursors", "Pending", "Window", "Codec", "Counters", "Outbox"),

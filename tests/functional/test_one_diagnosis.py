@@ -18,7 +18,7 @@ from tests.support.small_job import JOB, START, Upload, describe
 from trainguard.core.records import JobRecord, JobStatus, RuleRow, StreamKey
 from trainguard.ledger.document import shares_of
 from trainguard.local.analysis import evaluated_profile, report_of
-from trainguard.local.engine import Evaluation, evaluation_rows
+from trainguard.local.engine import ProfileEvaluation, evaluation_rows
 from trainguard.local.runs import open_job
 from trainguard.report.document import FindingEntry, Report
 from trainguard.report.job.build import build_report
@@ -83,7 +83,7 @@ def tick(live: Live, at: float) -> None:
     live.net.take_tasks()
 
 
-def analysed(uploads: Sequence[Upload], job: JobRecord, folder: Path, live: Live) -> Evaluation:
+def analysed(uploads: Sequence[Upload], job: JobRecord, folder: Path, live: Live) -> ProfileEvaluation:
     """Analyse the same objects in a folder."""
     for upload in uploads:
         file = folder / upload.key

@@ -10,12 +10,12 @@ from hypothesis import strategies as st
 from tests.functional.strategies import on_each_world, rule_rows, times
 from tests.functional.worlds import MemoryUnderTest, MotoUnderTest, World
 from trainguard.core.errors import StateCodecError
-from trainguard.core.finding import Finding, Progress, Severity
+from trainguard.core.finding import Finding, Patience, Severity
 from trainguard.core.records import JobRecord, RuleRow, Status, StopRecord
 from trainguard.engine.installed import FAMILIES
 from trainguard.engine.outbox import RowContext, rule_row
 from trainguard.engine.verdicts.episodes import FiringHistory
-from trainguard.engine.verdicts.verdict import Verdict
+from trainguard.engine.verdicts.verdict import RuleOutcome
 from trainguard.pricing.cost import PaidTime
 from trainguard.rules.rule_result import RuleResult
 
@@ -62,7 +62,8 @@ def test_parameters_of_all_families_round_trip(
     plan = FAMILIES.plan(JobRecord("job", "arn", "bucket", "", rule_settings=settings, training_rules=("all",)))
     context = RowContext("job", None, plan, 60.0, {}, None, None, PaidTime(None, None, None, 0))
     rows = [
-        rule_row(context, Verdict(rule, RuleResult(Status.OK, "All is well."), FiringHistory())) for rule in plan.rules
+        rule_row(context, RuleOutcome(rule, RuleResult(Status.OK, "All is well."), FiringHistory()))
+        for rule in plan.rules
     ]
     world.rows.publish(rows)
     stored = {row.rule: row.parameters for row in world.rows.of_job("job")}
@@ -110,7 +111,7 @@ def test_absent_values_are_removed_on_publishing(world: World) -> None:
         row_at(60.0),
         finding=replace(row_at(60.0).finding, measured=23.0, threshold=70.0),
         worst="gpu3",
-        progress=Progress(seen=3, needed=500, streak=1, window_points=20, window_start=0.0, window_end=10.0),
+        progress=Patience(seen=3, needed=500, streak=1, window_points=20, window_start=0.0, window_end=10.0),
         expires_at=9,
     )
     full = replace(

@@ -6,7 +6,7 @@ import pytest
 
 from tests.functional.worlds import World
 from trainguard.core.errors import PortUnavailableError
-from trainguard.core.ports import ExecutionRecord, NodeTask, ReconcileRequest
+from trainguard.core.ports import ExecutionRecord, ReconcileRequest, StreamTask
 
 if TYPE_CHECKING:
     from collections.abc import MutableMapping
@@ -92,14 +92,14 @@ def test_known_job_is_described_with_its_tags(world: World) -> None:
 
 @pytest.mark.parametrize("count", [0, 1, 10, 23])
 def test_given_any_number_of_tasks_when_sent_then_each_arrives(world: World, count: int) -> None:
-    tasks = [NodeTask("job", f"algo-{number}", "system", "flush", 60.5) for number in range(count)]
+    tasks = [StreamTask("job", f"algo-{number}", "system", "flush", 60.5) for number in range(count)]
     world.tasks.send(tasks)
     assert sorted(world.drain(), key=tasks.index) == tasks
     assert world.drain() == []
 
 
 def test_task_without_time_and_with_a_hostile_name_is_unchanged(world: World) -> None:
-    task = NodeTask('j"ob\\', "algo-1 é \u2028", "framework", "close")
+    task = StreamTask('j"ob\\', "algo-1 é \u2028", "framework", "close")
     world.tasks.send([task])
     assert world.drain() == [task]
 

@@ -27,11 +27,11 @@ from trainguard.aws.stepfunctions import StepFunctionsExecutions
 from trainguard.core.ports import (
     ExecutionRecords,
     Executions,
-    NodeTask,
     ProfileObjects,
     ReconcileRequest,
     ReconcileRequests,
     SettingDocuments,
+    StreamTask,
     TaskQueue,
     TrainingJobDescription,
     TrainingJobs,
@@ -138,7 +138,7 @@ class World(Protocol):
         """Let SageMaker know a job on two ml.p4d.24xlarge."""
         ...
 
-    def drain(self) -> list[NodeTask]:
+    def drain(self) -> list[StreamTask]:
         """Take all tasks out of the queue."""
         ...
 
@@ -206,7 +206,7 @@ class MemoryUnderTest(MemoryWorld):
             )
         )
 
-    def drain(self) -> list[NodeTask]:
+    def drain(self) -> list[StreamTask]:
         return self.tasks.drain()
 
     def asked(self) -> list[ReconcileRequest]:
@@ -343,15 +343,15 @@ class MotoUnderTest:
             Tags=[{"Key": key, "Value": value} for key, value in tags.items()],
         )
 
-    def drain(self) -> list[NodeTask]:
-        tasks: list[NodeTask] = []
+    def drain(self) -> list[StreamTask]:
+        tasks: list[StreamTask] = []
         while messages := self._clients.sqs.receive_message(QueueUrl=self.queue_url, MaxNumberOfMessages=10).get(
             "Messages"
         ):
             for message in messages:
                 body = json.loads(message["Body"])
                 assert body.pop("trainguard") == "task"
-                tasks.append(NodeTask(**body))
+                tasks.append(StreamTask(**body))
                 self._clients.sqs.delete_message(QueueUrl=self.queue_url, ReceiptHandle=message["ReceiptHandle"])
         return tasks
 

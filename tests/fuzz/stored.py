@@ -13,7 +13,7 @@ from tests.fuzz.target import Target, of_document
 from trainguard.aws.dynamodb.jobs import DynamoJobs
 from trainguard.aws.dynamodb.node_states import DynamoNodeStates
 from trainguard.aws.dynamodb.rule_states import DynamoRuleStates
-from trainguard.core.records import JobRecord, NodeRecord, StreamKey
+from trainguard.core.records import JobRecord, StreamKey, StreamRecord
 from trainguard.engine.installed import FAMILIES
 from trainguard.state.codec import compress, decompress
 
@@ -99,11 +99,11 @@ def _job(client: Any) -> JobRecord | None:
     return DynamoJobs(client=client, table=JOBS).load(JOB)
 
 
-def _nodes(client: Any) -> list[NodeRecord]:
+def _nodes(client: Any) -> list[StreamRecord]:
     return DynamoNodeStates(client=client, table=NODE_STATE).of_job(JOB)
 
 
-def _records() -> list[NodeRecord]:
+def _records() -> list[StreamRecord]:
     return [_nodes(_Holder(each))[0] for each in _ITEMS[NODE_STATE]]
 
 

@@ -25,7 +25,7 @@ from tests.support.nsight_exports import SCHEMAS, steps
 from tests.support.run_folder import MemoryFiles
 from tests.support.small_job import uploads
 from tests.support.tensor_files import HookWriter
-from trainguard.core.ports import NodeTask
+from trainguard.core.ports import StreamTask
 from trainguard.engine.installed import FAMILIES
 from trainguard.engine.jobs.job_file import read_job_file
 from trainguard.engine.messages import Message, encode_task, sort_messages
@@ -42,7 +42,7 @@ from trainguard.formats.runs.mlflow.stores import database_runs, is_database, re
 from trainguard.formats.runs.neuron_monitor import read_neuron_monitor
 from trainguard.formats.runs.nvidia_smi import read_nvidia_smi
 from trainguard.formats.runs.prometheus.job import read_job
-from trainguard.formats.runs.prometheus.queries import TimeRange
+from trainguard.formats.runs.prometheus.queries import QueryRange
 from trainguard.formats.runs.scalar_lines import ScalarLines
 from trainguard.formats.runs.table import read_mapping, read_table
 from trainguard.formats.runs.wandb.run_file import read_run_file
@@ -147,7 +147,7 @@ class _Answers:
 
 
 def _prometheus(answer: Any) -> object:
-    return delivered(read_job(_Answers(answer), "job", "", TimeRange(AT, AT + 600.0, 15.0)))
+    return delivered(read_job(_Answers(answer), "job", "", QueryRange(AT, AT + 600.0, 15.0)))
 
 
 _SERIES = [{"metric": {"Hostname": "n1", "instance": "n1:9400", "gpu": "0", "mode": "idle", "cpu": "0"}}]
@@ -290,7 +290,7 @@ TARGETS = (
         partial(read_document, "d"),
     ),
     Target("S3 event", documents(EVENT), _s3),
-    Target("task", lambda: [encode_task(NodeTask("job", "algo-1", "system", "flush", 12.5)).encode()], _s3),
+    Target("task", lambda: [encode_task(StreamTask("job", "algo-1", "system", "flush", 12.5)).encode()], _s3),
     Target("event of a run's file", documents(EVENT), of_document(_run_object)),
     *SOURCE_TARGETS,
     *STORED_TARGETS,

@@ -11,7 +11,7 @@ from tests.fuzz.mutate import mutated
 from tests.fuzz.run import Outcome, bounded, fuzz, take
 from tests.fuzz.target import Target
 from tests.fuzz.targets import TARGETS
-from trainguard.core.errors import ForeignKeyError
+from trainguard.core.errors import UnreadableKeyError
 from trainguard.stack.polling.poll import written_object
 
 
@@ -51,7 +51,7 @@ def test_seconds_of_mutated_inputs_are_read_or_refused(target: Target) -> None:
 def test_only_an_unnamed_error_is_a_defect() -> None:
     def read(body: bytes) -> None:
         if body == b"x":
-            raise ForeignKeyError("x", "expected y")
+            raise UnreadableKeyError("x", "expected y")
         raise KeyError(body)
 
     target = Target("t", lambda: [b"x"], read)

@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 
 from tests.hangs.simulated import KINDS, Fault, Job
 from trainguard.formats.hangs.flight_recorder import read_dump
-from trainguard.hangs.files import KEPT_OPERATIONS, MOST_BYTES, Evidence
+from trainguard.hangs.files import KEPT_OPERATIONS, MOST_BYTES, HangFiles
 from trainguard.hangs.verdict import HangVerdict, hang_verdict
 
 SPY = json.dumps([{"thread_name": "MainThread", "frames": [{"filename": "/job/a.py", "line": 7, "name": "load"}]}])
@@ -37,7 +37,7 @@ def files_of(folder: Path, kind: str, seed: int, *, stacks: bool = True) -> list
 
 
 def judged(files: list[tuple[str, bytes]]) -> HangVerdict:
-    evidence = Evidence()
+    evidence = HangFiles()
     for name, data in files:
         evidence.add(name, data, at=float(len(name)))
     return evidence.verdict()

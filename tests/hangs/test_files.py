@@ -17,7 +17,7 @@ from trainguard.core.records import JobRecord
 from trainguard.engine.jobs.hang_watch import MOST_ASKED, known_hang_of
 from trainguard.engine.streams.job_streams import JobState
 from trainguard.engine.verdicts.episodes import FiringHistory
-from trainguard.engine.verdicts.verdict import Verdict
+from trainguard.engine.verdicts.verdict import RuleOutcome
 from trainguard.hangs.files import WINDOW_S, hang_files, hang_of, listed_files, version_of
 from trainguard.rules.hung_job.rule import no_power
 from trainguard.rules.hung_job.text import HungKind, text
@@ -138,8 +138,8 @@ def test_a_damaged_verdict_is_made_again(body: bytes, dumps: list[tuple[str, byt
     assert found.culprits == 1
 
 
-def standing(kind: HungKind = HungKind.STANDS_STILL) -> Verdict:
-    return Verdict("HungJob", RuleResult.told(text, kind, no_power(None)), FiringHistory())
+def standing(kind: HungKind = HungKind.STANDS_STILL) -> RuleOutcome:
+    return RuleOutcome("HungJob", RuleResult.of_kind(text, kind, no_power(None)), FiringHistory())
 
 
 def test_new_files_are_asked_for_once_and_then_known(dumps: list[tuple[str, bytes]]) -> None:

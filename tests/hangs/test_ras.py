@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 
 from tests.hangs.simulated import Fault, Job
 from trainguard.formats.hangs.ras import RasError, read_ras
-from trainguard.hangs.files import Evidence
+from trainguard.hangs.files import HangFiles
 from trainguard.hangs.verdict import stand_of
 from trainguard.local.hangs import judge_hang
 
@@ -168,7 +168,7 @@ JSON = st.recursive(
 
 @given(st.lists(JSON, max_size=4))
 def test_any_json_is_read_or_counted(communicators: list[Any]) -> None:
-    evidence = Evidence()
+    evidence = HangFiles()
     evidence.add("ras.json", json.dumps({"communicators": communicators}).encode())
     verdict = evidence.verdict()
     assert len(verdict.culprits) <= verdict.ranks

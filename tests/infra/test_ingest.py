@@ -7,7 +7,7 @@ import pytest
 
 from infra.constructs.ingest import rule_id
 from tests.infra.template import Template
-from trainguard.core.errors import ForeignKeyError
+from trainguard.core.errors import UnreadableKeyError
 from trainguard.core.layout import ProfileRoot, parse_job_file_key
 from trainguard.engine.installed import FAMILIES
 from trainguard.formats.profile.keys import parse_key
@@ -149,7 +149,7 @@ def test_other_bucket_or_event_sends_no_message(rule: Any) -> None:
 @pytest.mark.parametrize("key", LOOK_ALIKES)
 def test_look_alike_passes_the_pattern_and_the_code_refuses_it(rule: Any, key: str) -> None:
     assert matches(rule["EventPattern"], object_created(key))
-    with pytest.raises(ForeignKeyError, match="rule-output"):
+    with pytest.raises(UnreadableKeyError, match="rule-output"):
         parse_key(key)
 
 

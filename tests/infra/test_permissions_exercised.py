@@ -42,7 +42,7 @@ from trainguard.aws import function_limits
 from trainguard.aws.lambda_invocations import payload_of
 from trainguard.aws.stoppable import AwsStopCalls
 from trainguard.core.errors import PortUnavailableError
-from trainguard.core.ports import NodeTask
+from trainguard.core.ports import StreamTask
 from trainguard.core.timestamps import iso_time
 from trainguard.engine.messages import encode_task
 from trainguard.engine.reconcile import SCHEDULE_S, STALE_EVERY
@@ -271,7 +271,7 @@ def a_capture_of_kernel_traces(play: Play) -> None:
     objects = traces()
     deployment.put(objects)
     play("evaluate_objects", ringing([object_message(each.key, at=each.appears_at) for each in objects]))
-    play("evaluate_objects", ringing([encode_task(NodeTask(JOB, ALL_RANKS, KERNELS, "flush", AT + 60.0))]))
+    play("evaluate_objects", ringing([encode_task(StreamTask(JOB, ALL_RANKS, KERNELS, "flush", AT + 60.0))]))
     (call,) = deployment.world.captured().values()
     items = play("plan_capture", call)["items"]
     for item in items[1:]:

@@ -10,7 +10,7 @@ from botocore.exceptions import ClientError
 
 from tests.infra.template import Template
 from trainguard.aws.stoppable import AwsStopCalls
-from trainguard.stack.actions.fire_row import Fire, Recorded
+from trainguard.stack.actions.fire_row import FireInput, Recorded
 from trainguard.stack.actions.request import StopResult
 from trainguard.stack.actions.stop_job import carry_out
 from trainguard.stack.actions.stop_resources import ResourceDecision
@@ -59,7 +59,7 @@ def test_switch_lets_one_role_stop_only_what_its_owner_tagged(
     assert "ec2:DescribeInstances" in decides
 
 
-FIRE = Fire(
+FIRE = FireInput(
     job="run-17",
     job_arn="arn:run-17",
     rule="LowGPUUtilization",

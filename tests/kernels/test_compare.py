@@ -12,14 +12,14 @@ from typer.testing import CliRunner
 from tests.support.kernel_ranks import job
 from tests.support.kernel_traces import BF16_GEMM, FP32_GEMM, NCCL, TraceWriter, judged, real_names, real_profile
 from trainguard.cli.main import app
-from trainguard.kernels.changes import Comparison
+from trainguard.kernels.changes import KernelComparison
 from trainguard.kernels.comparison.compare import MOST_ENTRIES, compared
 from trainguard.kernels.costs import short_shapes
 from trainguard.kernels.document import KernelProfiles, RankProfile
 from trainguard.kernels.entries import OperatorEntry
 
 
-def beside(before: list[RankProfile], after: list[RankProfile]) -> Comparison:
+def beside(before: list[RankProfile], after: list[RankProfile]) -> KernelComparison:
     old, new = (KernelProfiles(source=name, ranks=ranks, unread={}) for name, ranks in (("a", before), ("b", after)))
     return compared(old, new)
 

@@ -14,7 +14,7 @@ from trainguard.kernels.changes import RankComparison
 from trainguard.kernels.comparison import text
 from trainguard.kernels.comparison.compare import compared
 from trainguard.kernels.document import KernelProfiles, RankProfile
-from trainguard.kernels.overview import verdict_of
+from trainguard.kernels.overview import summary_of
 
 # How long a run takes, in microseconds, by its step and its place in it.
 Lasts = Callable[[int, int], float]
@@ -165,8 +165,8 @@ def test_what_got_slower_is_not_healthy(marked: bool) -> None:
     after = replace(profile({BF16_GEMM: 900.0}, steps=18, host_us=90.0, marked=marked), findings=[])
     old = KernelProfiles(source="a", ranks=[before], unread={})
     new = KernelProfiles(source="b", ranks=[after], unread={})
-    assert verdict_of(new, []).word == "Healthy"
-    said = verdict_of(replace(new, comparison=compared(old, new)), [])
+    assert summary_of(new, []).word == "Healthy"
+    said = summary_of(replace(new, comparison=compared(old, new)), [])
     assert said.word == "Slower than before"
 
 
@@ -193,7 +193,7 @@ def test_what_differs_is_named_first(more: dict[str, Any], verdict: str, aspects
 def test_another_gpu_is_no_verdict_on_the_program() -> None:
     old = KernelProfiles(source="a", ranks=[profile({BF16_GEMM: 900.0})], unread={})
     new = KernelProfiles(source="b", ranks=[profile({BF16_GEMM: 1_900.0}, gpu="Tesla T4")], unread={})
-    said = verdict_of(replace(new, comparison=compared(old, new)), [])
+    said = summary_of(replace(new, comparison=compared(old, new)), [])
     assert said.word == "Healthy"
     assert said.sentences[-1] == "The older profile is of other work or another machine."
 

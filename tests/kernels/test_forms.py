@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 
 from tests.support.kernel_traces import FOLDER, read, real_text, real_trace
-from trainguard.kernels.columns import Kind, Trace
+from trainguard.kernels.columns import Trace, WorkKind
 from trainguard.kernels.names.kernel_names import Precision
 from trainguard.kernels.profile import rank_profile
 from trainguard.kernels.times.window import find_window
@@ -51,7 +51,7 @@ def test_copies_without_their_direction_in_the_name_have_it() -> None:
 
 def test_blocks_per_multiprocessor_default_to_the_grid() -> None:
     trace = form("counter_tracks")
-    assert trace.gpu.blocks_per_sm[trace.gpu.kind == Kind.COMPUTE].tolist() == [2.0]
+    assert trace.gpu.blocks_per_sm[trace.gpu.kind == WorkKind.COMPUTE].tolist() == [2.0]
 
 
 @pytest.mark.parametrize(("name", "waits"), [("stream_sync_rows", 3), ("counter_tracks", 1)])
@@ -92,7 +92,7 @@ def test_typed_and_textual_metadata_are_the_same() -> None:
     assert one.sum() == other.sum() == 1
     for column in (trace.gpu.device, trace.gpu.blocks_per_sm, trace.gpu.occupancy, trace.gpu.kind):
         assert column[one].tolist() == column[other].tolist()
-    assert (trace.gpu.kind == Kind.COMMUNICATION).tolist() == [False, True, False, True]
+    assert (trace.gpu.kind == WorkKind.COMMUNICATION).tolist() == [False, True, False, True]
     assert len(find_window(trace).steps) == 1, "its times are texts"
     table = {kernel.name: kernel.precision for kernel in rank_profile(trace).kernels}
     assert table["nvjet_unknown_type"] == Precision.BF16, "by the operator's inputs"

@@ -13,7 +13,7 @@ import numpy as np
 import pytest
 
 from tests.support.kernel_traces import FOLDER, real_names, real_profile, real_trace
-from trainguard.kernels.columns import Bools, Ints, Kind, Numbers, Trace
+from trainguard.kernels.columns import Bools, Ints, Numbers, Trace, WorkKind
 from trainguard.kernels.times.intervals import difference, intersection, merged
 from trainguard.kernels.times.window import find_window
 
@@ -100,7 +100,7 @@ def test_our_launches_are_these_without_operations_on_memory(name: str) -> None:
     (peer,) = (each for each in DETAILS["hta"] if each["trace"] == name and each["include_last"])
     trace, found = real_trace(name), real_profile(name).launches
     window = find_window(trace)
-    memory = np.flatnonzero((trace.gpu.kind >= Kind.MEMCPY) & (window.step >= 0))
+    memory = np.flatnonzero((trace.gpu.kind >= WorkKind.MEMCPY) & (window.step >= 0))
     launch = window.launch[memory]
     lasted, took = (
         (trace.gpu.end - trace.gpu.start)[memory],
@@ -179,7 +179,7 @@ def test_bandwidth_of_memory(peer: dict[str, Any]) -> None:
     rows, size = trace.gpu, trace.gpu.size
     limit = last_launch(trace, include_last=peer["include_last"])
     launch = find_window(trace).launch
-    kept = (launch >= 0) & (trace.gpu.kind >= Kind.MEMCPY)
+    kept = (launch >= 0) & (trace.gpu.kind >= WorkKind.MEMCPY)
     kept[kept] &= trace.launches.start[launch[kept]] < limit
     exact = bool(np.any(rows.start % US != 0))
     for kind in peer["memory"]:
@@ -219,9 +219,9 @@ def test_kernels_by_name_and_type(peer: dict[str, Any]) -> None:
     spans = {
         kind: merged(*shrunk(trace, kept & mask))
         for kind, mask in {
-            "COMPUTATION": trace.gpu.kind == Kind.COMPUTE,
-            "COMMUNICATION": trace.gpu.kind == Kind.COMMUNICATION,
-            "MEMORY": trace.gpu.kind >= Kind.MEMCPY,
+            "COMPUTATION": trace.gpu.kind == WorkKind.COMPUTE,
+            "COMMUNICATION": trace.gpu.kind == WorkKind.COMMUNICATION,
+            "MEMORY": trace.gpu.kind >= WorkKind.MEMCPY,
         }.items()
     }
     if other:

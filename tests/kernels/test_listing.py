@@ -23,7 +23,7 @@ from trainguard.cli.main import app
 from trainguard.core.finding import Severity
 from trainguard.kernels.document import KernelProfiles, encode_profiles
 from trainguard.kernels.join import across_ranks
-from trainguard.kernels.listing import ListedProfile, Wanted, listed, newest_first, read_document
+from trainguard.kernels.listing import ListedProfile, ListingRequest, listed, newest_first, read_document
 from trainguard.local import traces
 from trainguard.local.traces import FilesBelow, profiles_below
 
@@ -246,8 +246,8 @@ def test_newest_profile_is_first_and_those_without_time_last() -> None:
     times = {"a": "2026-01-01T00:00:00.000Z", "b": None, "c": "2026-03-01T00:00:00.000Z"}
     made = [ListedProfile(name=name, place=name, status="judged", recorded_at=at) for name, at in times.items()]
     assert [each.name for each in newest_first(made)] == ["c", "a", "b"]
-    assert [each.name for each in made if Wanted(since=1_772_323_200.0).has(each)] == ["c"], "on the second"
-    assert not [each for each in made if Wanted(since=1_772_323_200.001).has(each)]
+    assert [each.name for each in made if ListingRequest(since=1_772_323_200.0).has(each)] == ["c"], "on the second"
+    assert not [each for each in made if ListingRequest(since=1_772_323_200.001).has(each)]
 
 
 def test_hundred_thousand_traces_are_listed_in_seconds() -> None:

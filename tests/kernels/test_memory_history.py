@@ -9,8 +9,8 @@ from hypothesis import strategies as st
 from trainguard.kernels.memory.entries import KINDS, MemoryKind
 from trainguard.kernels.memory.history import (
     MOST_HOLDERS,
-    History,
-    Phase,
+    MemoryHistory,
+    MemoryPhase,
     by_kind,
     chosen_moments,
     growth_of,
@@ -19,12 +19,18 @@ from trainguard.kernels.memory.history import (
     memory_entry,
 )
 
-PHASES = {"F": Phase.FORWARD, "B": Phase.BACKWARD, "O": Phase.OPTIMIZER, "S": Phase.SETUP, "?": Phase.UNKNOWN}
+PHASES = {
+    "F": MemoryPhase.FORWARD,
+    "B": MemoryPhase.BACKWARD,
+    "O": MemoryPhase.OPTIMIZER,
+    "S": MemoryPhase.SETUP,
+    "?": MemoryPhase.UNKNOWN,
+}
 # Letter of the phase, size, first and last event, number of the place.
 Life = tuple[str, int, int, int, int]
 
 
-def history(lives: list[Life], count: int, freed_by: str = "", **more: Any) -> History:
+def history(lives: list[Life], count: int, freed_by: str = "", **more: Any) -> MemoryHistory:
     letters = letters_of(lives, count, freed_by)
     size, born, died, place = (np.array([life[at] for life in lives], dtype=np.int64) for at in (1, 2, 3, 4))
     allocated = np.array(
@@ -44,7 +50,7 @@ def history(lives: list[Life], count: int, freed_by: str = "", **more: Any) -> H
         "place": place,
         "places": [(f"file.py:{number} f",) for number in range(4)],
     }
-    return History(**{**said, **more})
+    return MemoryHistory(**{**said, **more})
 
 
 def letters_of(lives: list[Life], count: int, freed_by: str) -> str:

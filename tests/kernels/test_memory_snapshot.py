@@ -31,16 +31,16 @@ from trainguard.core.errors import KernelTraceError
 from trainguard.kernels.memory import snapshot as reader
 from trainguard.kernels.memory.entries import GpuMemory
 from trainguard.kernels.memory.frames import own_frame
-from trainguard.kernels.memory.snapshot import Snapshot, read_snapshot
+from trainguard.kernels.memory.snapshot import MemorySnapshot, read_snapshot
 from trainguard.kernels.profile import snapshot_profile
 from trainguard.kernels.readers.reading import read_any, read_recording
 
 VERSIONS = ("1.13", "2.0", "2.12")
 
 
-def read(body: bytes, name: str = "rank3_memory_snapshot.pickle") -> Snapshot:
+def read(body: bytes, name: str = "rank3_memory_snapshot.pickle") -> MemorySnapshot:
     found = read_recording(name, partial(io.BytesIO, body))
-    assert isinstance(found, Snapshot)
+    assert isinstance(found, MemorySnapshot)
     return found
 
 

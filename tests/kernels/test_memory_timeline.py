@@ -18,7 +18,7 @@ from trainguard.cli.commands.kernels.schema import kernels_schema
 from trainguard.cli.main import app
 from trainguard.core.errors import KernelTraceError
 from trainguard.kernels.memory.entries import GpuMemory
-from trainguard.kernels.memory.snapshot import Snapshot
+from trainguard.kernels.memory.snapshot import MemorySnapshot
 from trainguard.kernels.memory.timeline import read_timeline
 from trainguard.kernels.profile import snapshot_profile
 from trainguard.kernels.readers.reading import read_recording
@@ -61,9 +61,9 @@ def plain(events: list[tuple[int, int, int, int]]) -> bytes:
     return json.dumps([times, sizes]).encode()
 
 
-def read(body: bytes, name: str = "rank2.raw.json.gz") -> Snapshot:
+def read(body: bytes, name: str = "rank2.raw.json.gz") -> MemorySnapshot:
     found = read_recording(name, partial(io.BytesIO, body))
-    assert isinstance(found, Snapshot)
+    assert isinstance(found, MemorySnapshot)
     return found
 
 

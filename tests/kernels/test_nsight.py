@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 from tests.support.nsight_exports import GEMM, NCCL, SCHEMAS, START_NS, ExportWriter, steps
 from trainguard.core.errors import KernelTraceError
 from trainguard.kernels import columns
-from trainguard.kernels.columns import Kind, Trace
+from trainguard.kernels.columns import Trace, WorkKind
 from trainguard.kernels.profile import rank_profile
 from trainguard.kernels.readers.nsight import database
 from trainguard.kernels.readers.nsight.reader import read_nsight
@@ -47,12 +47,12 @@ def test_every_version_is_read(version: str, batch: int, file: Path, monkeypatch
     assert named(trace, "annotations") == {f"ProfilerStep#{step}": 1 for step in range(4)} | {"forward": 4}
     assert named(trace, "operators") == {"aten::mm": 4}
     assert named(trace, "waits") == ({"Stream Sync": 4} if new else {})
-    gemm = trace.gpu.kind == Kind.COMPUTE
+    gemm = trace.gpu.kind == WorkKind.COMPUTE
     assert trace.gpu.start[gemm].tolist() == [1_000_000 * step + 100_000 for step in range(4)]
     assert trace.gpu.blocks_per_sm[gemm].tolist() == pytest.approx(
         [0.5] * 4 if new else [float("nan")] * 4, nan_ok=True
     )
-    assert trace.gpu.size[trace.gpu.kind == Kind.MEMCPY].tolist() == [4_096] * 4
+    assert trace.gpu.size[trace.gpu.kind == WorkKind.MEMCPY].tolist() == [4_096] * 4
     window = find_window(trace)
     assert (window.launch >= 0).all()
     assert sorted(window.step.tolist()) == sorted([0, 1, 2, 3] * 3)

@@ -6,7 +6,7 @@ import pytest
 
 from tests.support.kernel_traces import real_trace
 from tests.support.peer_table import WHY, lines, of_events, of_hta, of_product, operators
-from trainguard.kernels.columns import Kind
+from trainguard.kernels.columns import WorkKind
 
 PAGE = Path(__file__).with_name("peers.md")
 
@@ -16,7 +16,7 @@ def test_computation_is_that_of_the_events_to_the_ns(trace: str) -> None:
     """HTA's differs by its known defects alone: a kernel loses up to a microsecond at each end."""
     truth, count = of_events(trace)
     assert of_product(trace) == truth
-    assert int((real_trace(trace).gpu.kind == Kind.COMPUTE).sum()) == count
+    assert int((real_trace(trace).gpu.kind == WorkKind.COMPUTE).sum()) == count
     if trace not in WHY:
         assert 0 <= truth / 1e3 - of_hta()[trace] <= 2 * count
 

@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 
 from tests.support.kernel_traces import FOLDER, real_names, real_profile, real_trace
-from trainguard.kernels.columns import Ints, Kind, Trace
+from trainguard.kernels.columns import Ints, Trace, WorkKind
 from trainguard.kernels.times.intervals import intersection, merged
 from trainguard.kernels.times.window import find_window
 
@@ -28,7 +28,7 @@ def hta_rows(trace: Trace, *, include_last: bool) -> tuple[Ints, Ints, Ints]:
     is_wait = np.array([trace.names[name] == WAIT for name in waits.name[named]], dtype=bool)
     start = np.concatenate((gpu.start, waits.start[named]))
     end = np.concatenate((gpu.end, waits.end[named]))
-    kind = np.concatenate((gpu.kind, np.where(is_wait, Kind.COMPUTE, Kind.MEMSET)))
+    kind = np.concatenate((gpu.kind, np.where(is_wait, WorkKind.COMPUTE, WorkKind.MEMSET)))
     correlation = np.concatenate((gpu.correlation, waits.correlation[named]))
     kept = np.ones(len(start), dtype=bool)
     if len(window.steps) > 1 and any(name.startswith("ProfilerStep") for name in trace.names):
@@ -53,9 +53,9 @@ def hta_union(start: Ints, end: Ints) -> int:
 @pytest.mark.parametrize("peer", PEERS["hta"], ids=lambda peer: f"{peer['trace']}-{peer['include_last']}")
 def test_breakdown_and_overlap_equal_hta_with_its_defects(peer: dict[str, Any]) -> None:
     start, end, kind = hta_rows(real_trace(peer["trace"]), include_last=peer["include_last"])
-    compute = merged(start[kind == Kind.COMPUTE], end[kind == Kind.COMPUTE])
-    compute_us = hta_union(start[kind == Kind.COMPUTE], end[kind == Kind.COMPUTE])
-    communication = merged(start[kind == Kind.COMMUNICATION], end[kind == Kind.COMMUNICATION])
+    compute = merged(start[kind == WorkKind.COMPUTE], end[kind == WorkKind.COMPUTE])
+    compute_us = hta_union(start[kind == WorkKind.COMPUTE], end[kind == WorkKind.COMPUTE])
+    communication = merged(start[kind == WorkKind.COMMUNICATION], end[kind == WorkKind.COMMUNICATION])
     total, busy = int(end.max() - start.min()), hta_union(start, end)
     if peer["trace"] == "a100_triton_kernel":  # it takes the operator that names a stream for the kernel
         operator = real_trace(peer["trace"]).operators

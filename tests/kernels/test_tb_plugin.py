@@ -13,7 +13,7 @@ import numpy as np
 import pytest
 
 from tests.support.kernel_traces import FOLDER, real_profile, real_trace
-from trainguard.kernels.columns import Ints, Kind, Rows, Trace
+from trainguard.kernels.columns import Ints, Rows, Trace, WorkKind
 from trainguard.kernels.times.intervals import Spans, intersection, merged, union
 from trainguard.kernels.times.metrics import RankMetrics
 
@@ -120,7 +120,7 @@ def test_kernels(peer: dict[str, Any]) -> None:
 @pytest.mark.parametrize("peer", BY_TRACE)
 def test_tensor_cores(peer: dict[str, Any]) -> None:
     trace = real_trace(peer["trace"])
-    kernels = trace.gpu.kind <= Kind.COMMUNICATION
+    kernels = trace.gpu.kind <= WorkKind.COMMUNICATION
     lasted = (trace.gpu.end - trace.gpu.start)[kernels]
     knows = np.array([any(word in name for word in TENSOR_CORES) for name in trace.names])
     theirs = lasted[knows[trace.gpu.name[kernels]]].sum() / lasted.sum()
@@ -149,7 +149,7 @@ def test_what_could_be_on_tensor_cores_is_theirs_without_helpers() -> None:
     metrics, profile = RankMetrics.of(real_trace("resnet50_workers0")), real_profile("resnet50_workers0")
     trace = metrics.trace
     lasted = trace.gpu.end - trace.gpu.start
-    kernels = trace.gpu.kind <= Kind.COMMUNICATION
+    kernels = trace.gpu.kind <= WorkKind.COMMUNICATION
     names = [trace.names[name] for name in trace.operators.name[np.maximum(metrics.operator, 0)]]
     eligible = np.array([name.startswith(ELIGIBLE) for name in names]) & (metrics.operator >= 0) & kernels
     assert lasted[eligible].sum() / lasted[kernels].sum() == pytest.approx(peer["eligible_share"], abs=1e-3)

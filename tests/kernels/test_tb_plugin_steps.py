@@ -11,7 +11,7 @@ import pytest
 
 from tests.kernels.test_tb_plugin import AMD, STEPS, US, named, steps_by_operator
 from tests.support.kernel_traces import real_profile, real_trace
-from trainguard.kernels.columns import Ints, Kind, Rows, Trace
+from trainguard.kernels.columns import Ints, Rows, Trace, WorkKind
 from trainguard.kernels.times.gpu_times import breakdown
 from trainguard.kernels.times.intervals import Spans, merged, union
 from trainguard.kernels.times.metrics import RankMetrics
@@ -30,9 +30,9 @@ def their_parts(trace: Trace) -> dict[str, Spans]:
     of_kind = {
         name: merged(rows.start[mask], rows.end[mask])
         for name, mask in (
-            ("Kernel", kind <= Kind.COMMUNICATION),
-            ("Memcpy", kind == Kind.MEMCPY),
-            ("Memset", kind == Kind.MEMSET),
+            ("Kernel", kind <= WorkKind.COMMUNICATION),
+            ("Memcpy", kind == WorkKind.MEMCPY),
+            ("Memset", kind == WorkKind.MEMSET),
         )
     }
     old = trace.name == OF_2021

@@ -14,7 +14,7 @@ from tests.support.xplanes import START_NS, PlaneWriter, ProfileWriter, decoded,
 from trainguard.core.errors import KernelTraceError
 from trainguard.formats.protobuf import WHOLE, Wire
 from trainguard.kernels import columns
-from trainguard.kernels.columns import Kind, Trace
+from trainguard.kernels.columns import Trace, WorkKind
 from trainguard.kernels.profile import rank_profile
 from trainguard.kernels.readers.xplane import reader
 from trainguard.kernels.readers.xplane.reader import framework_of
@@ -91,12 +91,12 @@ def test_a_written_profile_is_read_as_it_was_written(
         "ncclDevKernel_AllReduce_Sum_bf16_RING_LL": 4,
         "Memcpy HtoD (Pageable -> Device)": 4,
     }
-    gemm = trace.gpu.kind == Kind.COMPUTE
+    gemm = trace.gpu.kind == WorkKind.COMPUTE
     assert trace.gpu.start[gemm].tolist() == [1_000_000 * step + 100_000 for step in range(4)]
     assert (trace.gpu.end - trace.gpu.start)[gemm].tolist() == [400_000] * 4
     assert trace.gpu.blocks_per_sm[gemm].tolist() == [0.5] * 4
     assert trace.gpu.occupancy[gemm].tolist() == [50.0] * 4
-    assert trace.gpu.size[trace.gpu.kind == Kind.MEMCPY].tolist() == [4_096] * 4
+    assert trace.gpu.size[trace.gpu.kind == WorkKind.MEMCPY].tolist() == [4_096] * 4
     assert {trace.names[lane] for lane in trace.gpu.lane} == {"14", "15"}
     assert named(trace, "launches") == {"cuLaunchKernel": 8, "cuMemcpyHtoDAsync": 4}
     assert named(trace, "operators") == {"fusion.1": 8}

@@ -11,7 +11,7 @@ import pytest
 from tests.localstack.emulator_kit import until
 from tests.localstack.stack import PATIENCE_S, Job, Stack
 from tests.support.kernel_ranks import documents
-from trainguard.core.ports import NodeTask
+from trainguard.core.ports import StreamTask
 from trainguard.engine.messages import encode_task
 from trainguard.kernels.captures.keys import ALL_RANKS, KERNELS
 from trainguard.stack.captures.plan import INLINE_ITEMS
@@ -41,7 +41,7 @@ def settle(job: Job) -> None:
     """Ask for a look at the capture, as the scheduler does when a minute has passed without another trace."""
     until(lambda: job.node(STREAM), timeout_s=PATIENCE_S, what=f"the captures of {job.name}")
     job.stack.await_quiet()
-    job.stack.announce(encode_task(NodeTask(job.name, ALL_RANKS, KERNELS, "flush", time.time() + 1.0)))
+    job.stack.announce(encode_task(StreamTask(job.name, ALL_RANKS, KERNELS, "flush", time.time() + 1.0)))
 
 
 def left_in(job: Job, folder: str) -> Sequence[str]:

@@ -19,7 +19,7 @@ from infra.bundling import layer_folder
 from infra.overlay import emulator
 from trainguard.aws.environment import EVALUATION
 from trainguard.core.layout import ProfileRoot
-from trainguard.core.records import JobRecord, NodeRecord, StreamKey
+from trainguard.core.records import JobRecord, StreamKey, StreamRecord
 from trainguard.engine.family import ObjectSource
 from trainguard.engine.installed import FAMILIES
 from trainguard.engine.plan import RulePlan
@@ -71,7 +71,7 @@ def one_object(body: bytes) -> ObjectSource:
     return ObjectSource(SameBody(body), "b", PROFILE, MAX_OBJECT_BYTES)
 
 
-def applied(record: NodeRecord, plan: RulePlan, minute: int, body: bytes) -> NodeRecord:
+def applied(record: StreamRecord, plan: RulePlan, minute: int, body: bytes) -> StreamRecord:
     """Bring a node's item from one minute to the next, from bytes to bytes."""
     session = SystemSession(record, one_object(body), plan)
     key = system_key(PROFILE, "algo-1", minute)
@@ -82,10 +82,10 @@ def applied(record: NodeRecord, plan: RulePlan, minute: int, body: bytes) -> Nod
 
 
 @pytest.fixture(scope="module")
-def warm() -> tuple[NodeRecord, int, bytes]:
+def warm() -> tuple[StreamRecord, int, bytes]:
     """A node of 96 cores and 8 GPUs after 20 minutes, and the bytes of its next one."""
     plan = FAMILIES.plan(JOB)
-    record = NodeRecord(StreamKey("job", "algo-1", "system"), cursors={"minute": START, "newest": START})
+    record = StreamRecord(StreamKey("job", "algo-1", "system"), cursors={"minute": START, "newest": START})
     for index in range(1, WARM_MINUTES + 1):
         minute = START + 60 * index
         record = applied(record, plan, minute, minute_of_node(minute=minute, seed=index))
@@ -108,14 +108,14 @@ def best_of(work: Callable[[], object], rounds: int = 15) -> float:
     return min(times)
 
 
-def test_typed_parse_of_one_node_minute(benchmark: BenchmarkFixture, warm: tuple[NodeRecord, int, bytes]) -> None:
+def test_typed_parse_of_one_node_minute(benchmark: BenchmarkFixture, warm: tuple[StreamRecord, int, bytes]) -> None:
     """The yardstick."""
     _, _, body = warm
     assert len(benchmark(msgspec.json.Decoder(TypedLine).decode_lines, body)) == 25_320
 
 
 def test_one_node_minute_from_bytes_to_new_state(
-    benchmark: BenchmarkFixture, warm: tuple[NodeRecord, int, bytes]
+    benchmark: BenchmarkFixture, warm: tuple[StreamRecord, int, bytes]
 ) -> None:
     """96 cores, 8 GPUs, 500 ms: all rules, one item read and written."""
     record, minute, body = warm
@@ -138,11 +138,11 @@ def test_item_of_the_demos_healthy_node() -> None:
     recording = Recording.load(ROOT / "events" / "jobs" / "healthy.npz")
     plan = FAMILIES.plan(JOB)
     sizes = {}
-    records: dict[str, NodeRecord] = {}
+    records: dict[str, StreamRecord] = {}
     for item in sorted(recording.objects("job"), key=lambda each: each.key):
         parsed = parse_key(item.key)
         if isinstance(parsed, SystemKey):
-            before = records.get(parsed.node) or NodeRecord(
+            before = records.get(parsed.node) or StreamRecord(
                 StreamKey("job", parsed.node, "system"), cursors={"minute": parsed.minute - 60}
             )
             records[parsed.node] = applied(before, plan, parsed.minute, item.body)

@@ -19,19 +19,19 @@ from tests.perf.test_bench import one_object
 from tests.support.memory import MemoryWorld
 from trainguard.core.layout import ProfileRoot, report_links
 from trainguard.core.ports import ListedObject, ProfileObjects
-from trainguard.core.records import JobRecord, JobStatus, NodeRecord, StreamKey
+from trainguard.core.records import JobRecord, JobStatus, StreamKey, StreamRecord
 from trainguard.engine.installed import FAMILIES
 from trainguard.engine.profiler.system_stream import SystemSession
 from trainguard.engine.streams.session import Announced
 from trainguard.formats.profile.columns import FrameworkEvents
 from trainguard.formats.profile.events import StepBatch
 from trainguard.formats.profile.keys import SystemKey, system_key
-from trainguard.formats.profile.system import Samples, Series
+from trainguard.formats.profile.system import MetricSeries, Samples
 from trainguard.report.timeline.digest import NodeDigest
 from trainguard.report.timeline.series import axis_for
 from trainguard.stack.report.build import StackReports
 from trainguard.stack.report.digest import digest_item
-from trainguard.stack.report.parts import DAY_S, PARTS_TYPE, DigestItem, Part, encode_items, encode_part
+from trainguard.stack.report.parts import DAY_S, PARTS_TYPE, DigestItem, ReportPart, encode_items, encode_part
 
 pytestmark = pytest.mark.perf
 
@@ -124,10 +124,10 @@ def test_digest_of_a_nodes_hour(tmp_path: Path) -> None:
     assert peak < MEMORY_LIMIT_BYTES
 
 
-def warm_record(node: str) -> NodeRecord:
+def warm_record(node: str) -> StreamRecord:
     """Return the system item of a node that some minutes were applied to, closed."""
     plan = FAMILIES.plan(JobRecord("job", "arn", BUCKET, ""))
-    record = NodeRecord(StreamKey("job", node, "system"), cursors={"minute": START - 60, "newest": START - 60})
+    record = StreamRecord(StreamKey("job", node, "system"), cursors={"minute": START - 60, "newest": START - 60})
     for index in range(WARM_MINUTES):
         minute = START + 60 * index
         session = SystemSession(record, one_object(minute_of_node(minute=minute, seed=index)), plan)
@@ -142,7 +142,7 @@ def day_of_samples(item: DigestItem, gpus: int, rng: np.random.Generator) -> Nod
     """Return a digest with two samples of every series in every bucket, and steps of some processes."""
     kinds = ("cpu", "io_wait", "host_memory", "network")
     names = [(kind, f"gpu{number}") for number in range(gpus) for kind in ("gpu", "gpu_memory")]
-    table = tuple(Series(*each) for each in (*names, *zip(kinds, kinds, strict=True)))
+    table = tuple(MetricSeries(*each) for each in (*names, *zip(kinds, kinds, strict=True)))
     axis = item.axis
     moments = axis.start + axis.bucket_s * (np.arange(2 * axis.buckets) / 2.0) + 0.01
     times, series = np.repeat(moments, len(table)), np.tile(np.arange(len(table)), moments.size)
@@ -186,7 +186,7 @@ def test_report_of_a_day_from_its_parts(nodes: int, gpus: int) -> None:
         item = DigestItem(job="job", bucket=BUCKET, prefix="", run="run", node=name, day=FROM, axis=axis)
         items.append(item)
         digest = day_of_samples(item, gpus, rng).encode()
-        part = encode_part(Part(after="", through="k", done=True, unread=0, digest=digest))
+        part = encode_part(ReportPart(after="", through="k", done=True, unread=0, digest=digest))
         world.objects.put(BUCKET, item.place.part(item), part, PARTS_TYPE)
     world.objects.put(BUCKET, items[0].place.items, encode_items(items), "application/json")
     reports = StackReports(jobs=world.jobs, nodes=world.nodes, objects=world.objects)

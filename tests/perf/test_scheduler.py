@@ -22,7 +22,7 @@ from tests.support.memory import MemoryWorld
 from tests.support.small_job import JOB, START, describe, uploads
 from trainguard.core.layout import ProfileRoot
 from trainguard.core.ports import Timing
-from trainguard.core.records import JobRecord, NodeRecord, StreamKey
+from trainguard.core.records import JobRecord, StreamKey, StreamRecord
 from trainguard.engine.installed import FAMILIES
 from trainguard.engine.plan import RulePlan
 from trainguard.engine.profiler.system_stream import SystemSession
@@ -46,7 +46,7 @@ MEMORY_LIMIT_MB = 90
 LEVELS = {"algo-1": Level(30, 3, low=10), "algo-2": Level(93, 3, low=60)}
 
 
-def system_item(node: str, level: Level, plan: RulePlan) -> NodeRecord:
+def system_item(node: str, level: Level, plan: RulePlan) -> StreamRecord:
     """Return the item of a node with 8 GPUs at 500 ms after some minutes; of its cores it holds no more than means."""
     workload = Workload(
         instance_type="",
@@ -62,7 +62,7 @@ def system_item(node: str, level: Level, plan: RulePlan) -> NodeRecord:
     samples = sample_node(workload, 0, np.random.default_rng(3))
     writer = MinuteWriter(node=node, cores=4, gpus=8, every_counter=False)
     root = ProfileRoot("", JOB)
-    record = NodeRecord(StreamKey(JOB, node, "system"), cursors={"minute": START, "newest": START})
+    record = StreamRecord(StreamKey(JOB, node, "system"), cursors={"minute": START, "newest": START})
     for index in range(1, MINUTES + 1):
         minute = START + 60 * index
         session = SystemSession(record, one_object(writer.body(samples, samples.rows(index), start=START)), plan)
@@ -73,7 +73,7 @@ def system_item(node: str, level: Level, plan: RulePlan) -> NodeRecord:
 
 
 @pytest.fixture(scope="module")
-def seeds() -> tuple[JobRecord, list[NodeRecord]]:
+def seeds() -> tuple[JobRecord, list[StreamRecord]]:
     """Return a job, and the items of two nodes with both streams."""
     network = Network()
     for upload in uploads(low=False)[:-1]:
@@ -120,7 +120,7 @@ def memory_mb(work: Callable[[], object]) -> float:
 
 @pytest.mark.parametrize("streams", [("system",), ("system", "framework")])
 def test_looking_after_a_job_of_thousands_of_nodes(
-    seeds: tuple[JobRecord, list[NodeRecord]], streams: tuple[str, ...]
+    seeds: tuple[JobRecord, list[StreamRecord]], streams: tuple[str, ...]
 ) -> None:
     """From the items to rows and the saved item of the job, on stores in memory."""
     job, records = seeds

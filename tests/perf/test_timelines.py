@@ -17,7 +17,7 @@ import pytest
 from demo.synthesis import minute_of_node
 from trainguard.formats.profile.columns import FrameworkEvents
 from trainguard.formats.profile.events import StepBatch
-from trainguard.formats.profile.system import Samples, Series, read_system_object
+from trainguard.formats.profile.system import MetricSeries, Samples, read_system_object
 from trainguard.report.timeline.build import build_timelines
 from trainguard.report.timeline.digest import NodeDigest, decode_digest
 from trainguard.report.timeline.series import Band, TimeAxis, Timelines, axis_for
@@ -162,9 +162,9 @@ def test_a_nodes_day() -> None:
 def full_digest(node: str, axis: TimeAxis, gpus: int, rng: np.random.Generator) -> NodeDigest:
     """Return a digest with two samples of every series in every bucket, and the steps of eight processes."""
     table = (
-        *(Series("gpu", f"gpu{number}") for number in range(gpus)),
-        *(Series("gpu_memory", f"gpu{number}") for number in range(gpus)),
-        *(Series(kind, kind) for kind in ("cpu", "io_wait", "host_memory", "network")),
+        *(MetricSeries("gpu", f"gpu{number}") for number in range(gpus)),
+        *(MetricSeries("gpu_memory", f"gpu{number}") for number in range(gpus)),
+        *(MetricSeries(kind, kind) for kind in ("cpu", "io_wait", "host_memory", "network")),
     )
     times = axis.start + axis.bucket_s * np.repeat(np.arange(axis.buckets, dtype=np.float64), 2) + 0.25
     series = np.tile(np.arange(len(table)), times.size)

@@ -9,7 +9,7 @@ from trainguard.kernels.entries import CollectiveEntry
 from trainguard.ledger.bucket import Bucket
 from trainguard.planning.cluster import Cluster, Communication, cluster_of
 from trainguard.planning.document import Assumed, Assumption, Lack, Lacking, Range
-from trainguard.planning.plan import MEASURED, MeasuredJob, Planner, Wanted, wanted
+from trainguard.planning.plan import MEASURED, MeasuredJob, PlanLimits, Planner, wanted
 from trainguard.planning.text import assumed, lacking, said_cost, said_row, said_speed
 from trainguard.pricing.table import packaged_prices
 
@@ -164,7 +164,7 @@ def test_steps_that_are_left_count_and_the_start_up_once() -> None:
 
 def test_intervals_grow_with_the_distance_from_nothing() -> None:
     planner = Planner(job({Bucket.COMPUTE: 1_000.0}))
-    rows = planner.rows([Wanted(P4D), *(wanted(P4D, nodes(count)) for count in (2, 8, 64))])
+    rows = planner.rows([PlanLimits(P4D), *(wanted(P4D, nodes(count)) for count in (2, 8, 64))])
     widths = [row.seconds.high / row.seconds.value for row in rows[1:]]
     assert widths[0] == 1.0
     assert widths == sorted(widths)

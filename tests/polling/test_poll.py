@@ -15,7 +15,7 @@ from trainguard.core.job_policy import JobPolicy
 from trainguard.core.records import JobRecord, JobStatus
 from trainguard.engine.installed import FAMILIES
 from trainguard.formats.runs.managed import system_files
-from trainguard.formats.runs.run import Outcome, SeriesName, Snapshot, SourceRun
+from trainguard.formats.runs.run import RunOutcome, SeriesName, Snapshot, SourceRun
 from trainguard.formats.tensors.scalars.rows import Recording
 from trainguard.local.api import analyze
 from trainguard.stack.polling.delivery import MOST_EVENT_BYTES, PollStatus, read_status, status_key
@@ -212,7 +212,7 @@ def test_end_of_the_job_is_marked_once() -> None:
 
 def test_end_of_the_run_by_its_source_is_marked() -> None:
     run = training(10)
-    run.outcome, run.ended_at = Outcome.COMPLETED, AT + 600.0
+    run.outcome, run.ended_at = RunOutcome.COMPLETED, AT + 600.0
     stack = Stack(Source(run, gives_all=True), job("mlflow run=abc"))
     stack.run(9)
     assert stack.status is not None

@@ -19,10 +19,10 @@ from trainguard.aws.dynamodb.jobs import DynamoJobs
 from trainguard.aws.dynamodb.node_states import DynamoNodeStates
 from trainguard.aws.dynamodb.rule_states import DynamoRuleStates
 from trainguard.aws.dynamodb.stored_form import stored_job, stored_row
-from trainguard.core.errors import ForeignKeyError, JobFileError, StateCodecError, TelemetryFormatError
+from trainguard.core.errors import JobFileError, StateCodecError, TelemetryFormatError, UnreadableKeyError
 from trainguard.core.layout import parse_job_file_key
-from trainguard.core.ports import NodeTask, Timing
-from trainguard.core.records import JobRecord, NodeRecord, RuleRow
+from trainguard.core.ports import StreamTask, Timing
+from trainguard.core.records import JobRecord, RuleRow, StreamRecord
 from trainguard.engine.batch import BatchProcessor
 from trainguard.engine.family import Families
 from trainguard.engine.installed import FAMILIES
@@ -55,7 +55,7 @@ def created(**changed: Any) -> dict[str, Any]:
 
 
 EVENT = json.dumps(created())
-TASK = encode_task(NodeTask("job", "algo-1", "system", "flush", 12.5))
+TASK = encode_task(StreamTask("job", "algo-1", "system", "flush", 12.5))
 
 
 @st.composite
@@ -180,7 +180,7 @@ def names(said: str | None, item: str, column: str) -> bool:
 
 @short_and_long
 def test_malformed_node_state_names_item_and_column(examples: int) -> None:
-    def check(data: st.DataObject, record: NodeRecord) -> None:
+    def check(data: st.DataObject, record: StreamRecord) -> None:
         item, column = data.draw(foreign(dict(node_states._item(record)), {"TrainingJobName", "NodeKind"}))
         store = DynamoNodeStates(client=cast("Any", OneItem(item)), table="t")
         said = refusal_of(lambda: store.load(record.key), StateCodecError)
@@ -270,7 +270,7 @@ def test_any_key_belongs_to_an_object_or_is_refused(examples: int) -> None:
         parse_job_file_key(key)
         try:
             root = parse_key(key).root
-        except ForeignKeyError:
+        except UnreadableKeyError:
             return
         assert key.startswith(f"{root.prefix}{root.job}/")
 

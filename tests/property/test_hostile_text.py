@@ -12,16 +12,16 @@ from rich.console import Console
 
 from tests.support.hostile_text import PHRASES, hostile, links, unseen
 from tests.unit.actions.test_alert import FIRE, alert_input
-from trainguard.cli.commands.analyze.outcome import FIELDS, Outcome, blocks_of
+from trainguard.cli.commands.analyze.outcome import FIELDS, Analysis, blocks_of
 from trainguard.cli.output.rendering import show
-from trainguard.core.finding import Finding, Progress
-from trainguard.core.records import AlertKind, JobRecord, NodeRecord, OutboxEntry, Status, StreamKey
+from trainguard.core.finding import Finding, Patience
+from trainguard.core.records import AlertKind, JobRecord, OutboxEntry, Status, StreamKey, StreamRecord
 from trainguard.core.text import LONGEST_SENTENCE, terminal_json
 from trainguard.engine.installed import FAMILIES
 from trainguard.engine.jobs.job_registry import start_notice
 from trainguard.engine.outbox import RowContext, rule_row, with_entries
 from trainguard.engine.verdicts.episodes import FiringHistory
-from trainguard.engine.verdicts.verdict import Verdict
+from trainguard.engine.verdicts.verdict import RuleOutcome
 from trainguard.pricing.cost import PaidTime
 from trainguard.rules.rule_result import RuleResult
 from trainguard.stack.actions.alert import Alert, compose_alert
@@ -120,13 +120,13 @@ class _Notices:
 @given(text=hostile)
 def test_hostile_rule_text_is_one_cut_line_in_row_and_outbox(text: str) -> None:
     job = JobRecord("job", "unknown:job", "profiles", "")
-    result = RuleResult(Status.FIRED, text, worst=text, advice=text, progress=Progress(seen=2, needed=3, counts=text))
+    result = RuleResult(Status.FIRED, text, worst=text, advice=text, progress=Patience(seen=2, needed=3, counts=text))
     context = RowContext(
         "job", "algo-1", FAMILIES.plan(job), 0.0, {"bad_lines": 1}, text, None, PaidTime(None, None, 0.0, 1)
     )
-    row = rule_row(context, Verdict("LowGPUUtilization", result, FiringHistory(is_open=True, times_fired=1)))
+    row = rule_row(context, RuleOutcome("LowGPUUtilization", result, FiringHistory(is_open=True, times_fired=1)))
     entry = OutboxEntry("f", 0, 0.0, Finding("LowGPUUtilization", "algo-1", text, advice=text))
-    (stored,) = with_entries(NodeRecord(StreamKey("job", "algo-1", "system")), [entry]).outbox.values()
+    (stored,) = with_entries(StreamRecord(StreamKey("job", "algo-1", "system")), [entry]).outbox.values()
     for each in (
         row.finding.reason,
         row.worst,
@@ -144,7 +144,7 @@ def test_hostile_rule_text_is_one_cut_line_in_row_and_outbox(text: str) -> None:
 def test_hostile_text_of_an_analysis_cannot_control_the_terminal(text: str, terminal: bool, width: int) -> None:
     line = dict.fromkeys(FIELDS) | dict.fromkeys(("reason", "advice", "cost"), text)
     line |= {"rule": "StepOutlier", "status": "FIRED", "times_fired": 1}
-    outcome = Outcome(place="job", rules=[line], files={}, unread={}, healthy=False, cost=text)
+    outcome = Analysis(place="job", rules=[line], files={}, unread={}, healthy=False, cost=text)
     console = Console(file=io.StringIO(), force_terminal=terminal, color_system=None, width=width, highlight=False)
     with console.capture() as printed:
         show(console, blocks_of(outcome))

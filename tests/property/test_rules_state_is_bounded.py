@@ -9,7 +9,7 @@ from trainguard.core.records import JobRecord
 from trainguard.engine.installed import FAMILIES
 from trainguard.engine.profiler.system_stream import SystemState, SystemStream
 from trainguard.formats.profile.snapshots import FloatArray
-from trainguard.formats.profile.system import Samples, Series
+from trainguard.formats.profile.system import MetricSeries, Samples
 from trainguard.state.codec import encode_state
 
 START = 1_795_248_000.0
@@ -18,15 +18,15 @@ DIFFERENT_MINUTES = 11
 ITEM_LIMIT_BYTES = 9 * 1_024
 
 
-def series_of(gpus: int, cores: int) -> tuple[Series, ...]:
+def series_of(gpus: int, cores: int) -> tuple[MetricSeries, ...]:
     return (
-        *(Series("cpu", f"cpu{core}") for core in range(cores)),
-        *(Series("gpu", f"gpu{gpu}") for gpu in range(gpus)),
-        *(Series("gpu_memory", f"gpu{gpu}") for gpu in range(gpus)),
-        Series("host_memory", "MemoryUsedPercent"),
-        *(Series("io_wait", f"cpu{core}") for core in range(cores)),
-        Series("network", "ReceiveBytesPerSecond"),
-        Series("network", "TransmitBytesPerSecond"),
+        *(MetricSeries("cpu", f"cpu{core}") for core in range(cores)),
+        *(MetricSeries("gpu", f"gpu{gpu}") for gpu in range(gpus)),
+        *(MetricSeries("gpu_memory", f"gpu{gpu}") for gpu in range(gpus)),
+        MetricSeries("host_memory", "MemoryUsedPercent"),
+        *(MetricSeries("io_wait", f"cpu{core}") for core in range(cores)),
+        MetricSeries("network", "ReceiveBytesPerSecond"),
+        MetricSeries("network", "TransmitBytesPerSecond"),
     )
 
 

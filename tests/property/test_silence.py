@@ -13,7 +13,7 @@ from trainguard.engine.installed import FAMILIES
 from trainguard.engine.outbox import due_notifications
 from trainguard.engine.streams.job_streams import JobState
 from trainguard.engine.streams.rule_runner import RuleRunner, StoredRule
-from trainguard.engine.verdicts.verdict import VANISHED_S, Verdict, combine, ends_episode, with_liveness
+from trainguard.engine.verdicts.verdict import VANISHED_S, RuleOutcome, combine, ends_episode, with_liveness
 from trainguard.pricing.cost import PaidTime
 from trainguard.rules.low_gpu_utilization.rule import LowGPUUtilizationParameters
 from trainguard.rules.protocol import JobRule
@@ -104,7 +104,7 @@ class Story:
         for name, node in self.nodes.items():
             if node.watermark_s is not None:
                 result = said(holds=node.holds[node.watermark_s])
-                verdict = Verdict(RULE, result, node.stored[RULE].history, CLEAR * MINUTE)
+                verdict = RuleOutcome(RULE, result, node.stored[RULE].history, CLEAR * MINUTE)
                 parts[name] = with_liveness(verdict, node.watermark_s * MINUTE, ahead)
         if not parts:
             return

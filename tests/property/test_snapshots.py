@@ -8,15 +8,15 @@ from hypothesis import example, given
 from hypothesis import strategies as st
 
 from trainguard.formats.profile.assemble import assemble, complete, estimate_interval_s, extend_gpu_names
-from trainguard.formats.profile.system import Samples, Series
+from trainguard.formats.profile.system import MetricSeries, Samples
 
 TABLE = (
-    Series("cpu", "cpu0"),
-    Series("cpu", "cpu1"),
-    Series("gpu", "gpu0"),
-    Series("gpu", "gpu1"),
-    Series("gpu_memory", "gpu0"),
-    Series("io_wait", "cpu0"),
+    MetricSeries("cpu", "cpu0"),
+    MetricSeries("cpu", "cpu1"),
+    MetricSeries("gpu", "gpu0"),
+    MetricSeries("gpu", "gpu1"),
+    MetricSeries("gpu_memory", "gpu0"),
+    MetricSeries("io_wait", "cpu0"),
 )
 GPUS = ("gpu0", "gpu1")
 

@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 from trainguard.core.errors import TimelinePartError
 from trainguard.formats.profile.columns import FrameworkEvents
 from trainguard.formats.profile.events import StepBatch
-from trainguard.formats.profile.system import Samples, Series
+from trainguard.formats.profile.system import MetricSeries, Samples
 from trainguard.report.timeline.buckets import pack_rows, unpack_rows
 from trainguard.report.timeline.build import build_timelines
 from trainguard.report.timeline.digest import NodeDigest, decode_digest
@@ -21,10 +21,10 @@ START = 1_795_248_000
 AXIS = TimeAxis(start=float(START), bucket_s=5.0, buckets=40)
 MODES = ("Step:ModeKeys.TRAIN", "Step:ModeKeys.EVAL")
 SERIES = [
-    *(Series(kind, f"gpu{number}") for kind in ("gpu", "gpu_memory") for number in (0, 2, 10, 64, 70)),
-    *(Series(kind, f"cpu{number}") for kind in ("cpu", "io_wait") for number in range(3)),
-    Series("host_memory", "memory"),
-    *(Series("network", name) for name in ("eth0", "eth1")),
+    *(MetricSeries(kind, f"gpu{number}") for kind in ("gpu", "gpu_memory") for number in (0, 2, 10, 64, 70)),
+    *(MetricSeries(kind, f"cpu{number}") for kind in ("cpu", "io_wait") for number in range(3)),
+    MetricSeries("host_memory", "memory"),
+    *(MetricSeries("network", name) for name in ("eth0", "eth1")),
 ]
 LARGEST = {"network": 1e15}
 

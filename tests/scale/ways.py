@@ -21,7 +21,7 @@ from tests.support.delivery import Network
 from tests.support.small_job import JOB as SMALL_JOB
 from tests.support.small_job import Upload
 from trainguard.cli.main import app
-from trainguard.core.records import NodeRecord, StreamKey
+from trainguard.core.records import StreamKey, StreamRecord
 from trainguard.engine.installed import FAMILIES
 
 PRODUCT = "rules_layer/trainguard/"
@@ -61,7 +61,7 @@ def way_of(run: Callable[[], object]) -> Way:
 def profile_minute() -> Way:
     """A minute's object of a node in the middle of a job: from bytes to the node's item."""
     plan = FAMILIES.plan(JOB)
-    record = NodeRecord(StreamKey("job", "algo-1", "system"), cursors={"minute": START, "newest": START})
+    record = StreamRecord(StreamKey("job", "algo-1", "system"), cursors={"minute": START, "newest": START})
     for index in range(1, WARM_MINUTES + 1):
         minute = START + 60 * index
         record = applied(record, plan, minute, minute_of_node(minute=minute, seed=index))

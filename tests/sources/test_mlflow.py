@@ -22,7 +22,7 @@ from trainguard.formats.runs.mlflow.stores import (
     read_database_run,
     read_run_folder,
 )
-from trainguard.formats.runs.run import Outcome, SeriesName, SourceRun
+from trainguard.formats.runs.run import RunOutcome, SeriesName, SourceRun
 from trainguard.local.places import recording_at
 from trainguard.local.runs import find_runs
 from trainguard.local.services import service_run, service_runs
@@ -84,7 +84,7 @@ def diverged(request: pytest.FixtureRequest) -> Iterator[SourceRun]:
 
 
 def test_run_is_the_same_from_any_store(diverged: SourceRun) -> None:
-    assert (diverged.name, diverged.outcome, diverged.bad) == ("diverged", Outcome.FAILED, {})
+    assert (diverged.name, diverged.outcome, diverged.bad) == ("diverged", RunOutcome.FAILED, {})
     assert (diverged.started_at, diverged.ended_at, diverged.interval_s) == (AT, AT + 1_600.0, 10.0)
     assert diverged.owners == {}
     [snapshots] = diverged.snapshots.values()

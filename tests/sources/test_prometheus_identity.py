@@ -11,10 +11,10 @@ from hypothesis import strategies as st
 from tests.support.cluster import AT, Cluster, Value
 from trainguard.core.errors import ProfileSourceError
 from trainguard.formats.runs.prometheus.job import NO_DEVICE, OUT_OF_RANGE, TWICE, nothing_found, read_job
-from trainguard.formats.runs.prometheus.queries import TimeRange
+from trainguard.formats.runs.prometheus.queries import QueryRange
 from trainguard.formats.runs.run import SeriesName, SourceRun
 
-HOUR = TimeRange(AT, AT + 3_600.0, 60.0)
+HOUR = QueryRange(AT, AT + 3_600.0, 60.0)
 HALF = AT + 1_800.0
 
 
@@ -32,7 +32,7 @@ class Stub:
         return self._answer(f"/{path}", query)[1]
 
 
-def read(cluster: Cluster, over: TimeRange = HOUR, **more: Any) -> SourceRun:
+def read(cluster: Cluster, over: QueryRange = HOUR, **more: Any) -> SourceRun:
     return read_job(Stub(cluster.answer), "bert", "", over, **more)
 
 
@@ -236,7 +236,7 @@ def test_part_of_a_job_calls_its_nodes_as_earlier_parts_did() -> None:
     of = {"gpu": "0", "UUID": "GPU-0"}
     cluster.add("DCGM_FI_DEV_GPU_UTIL", between(AT, HALF, 90.0), **of, Hostname="exporter-a")
     cluster.add("DCGM_FI_DEV_GPU_UTIL", between(HALF, 9e9, 80.0), **of, Hostname="exporter-b")
-    part = TimeRange(AT + 3_000.0, AT + 3_060.0, 15.0)
+    part = QueryRange(AT + 3_000.0, AT + 3_060.0, 15.0)
     assert list(read(cluster, part).snapshots) == ["exporter-b"]
     run = read(cluster, part, since=AT)
     assert {node: [each.at for each in found] for node, found in run.snapshots.items()} == {

@@ -15,7 +15,7 @@ from hypothesis import strategies as st
 from tests.support.wandb_files import HEADER, ended, history, run, run_file, stats, typed_history
 from trainguard.core.errors import TelemetryFormatError
 from trainguard.formats.runs.managed import job_file
-from trainguard.formats.runs.run import CUT, Outcome, SeriesName, SourceRun
+from trainguard.formats.runs.run import CUT, RunOutcome, SeriesName, SourceRun
 from trainguard.formats.runs.wandb.run_file import NO_NUMBER, NO_RECORD, WRONG_CHECKSUM, read_run_file
 
 RECORDED = Path(__file__).parents[1] / "data" / "wandb" / "run-recorded.wandb.xz"
@@ -33,7 +33,7 @@ def of(records: Iterable[bytes]) -> SourceRun:
 
 def test_a_file_that_wandb_wrote() -> None:
     found = read(lzma.decompress(RECORDED.read_bytes()))
-    assert (found.name, found.outcome, found.bad) == ("small run", Outcome.COMPLETED, {})
+    assert (found.name, found.outcome, found.bad) == ("small run", RunOutcome.COMPLETED, {})
     assert found.link is not None
     assert found.link.startswith("https://wandb.ai/team/project/runs/")
     assert json.loads(job_file(found, "a"))["tags"] == {
@@ -139,9 +139,9 @@ def test_typed_and_json_values_are_the_same() -> None:
 
 
 @pytest.mark.parametrize(
-    ("records", "outcome"), [([ended(0)], Outcome.COMPLETED), ([ended(1)], Outcome.FAILED), ([], None)]
+    ("records", "outcome"), [([ended(0)], RunOutcome.COMPLETED), ([ended(1)], RunOutcome.FAILED), ([], None)]
 )
-def test_how_a_run_ended(records: list[bytes], outcome: Outcome | None) -> None:
+def test_how_a_run_ended(records: list[bytes], outcome: RunOutcome | None) -> None:
     assert of([run(), stats(AT, {"gpu.0.gpu": 1.0}), *records]).outcome is outcome
 
 

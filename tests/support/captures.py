@@ -14,7 +14,7 @@ from tests.support.memory import MemoryWorld
 from tests.support.small_job import BUCKET, JOB, START, Upload
 from trainguard.core.errors import PortUnavailableError
 from trainguard.core.layout import ProfileRoot
-from trainguard.core.records import NodeRecord, RuleRow, StreamKey
+from trainguard.core.records import RuleRow, StreamKey, StreamRecord
 from trainguard.engine.installed import FAMILIES
 from trainguard.kernels.captures.keys import ALL_RANKS, KERNELS
 from trainguard.stack.captures.digest import digest_trace
@@ -135,7 +135,7 @@ class Live:
         self.net.run_until(now + MINUTE_S / 2.0, batch_s=2.0)
 
     @property
-    def record(self) -> NodeRecord:
+    def record(self) -> StreamRecord:
         return self.net.node(KEY)
 
     def rows(self) -> dict[str, RuleRow]:

@@ -21,7 +21,7 @@ from trainguard.aws.dynamodb.table import row_key
 from trainguard.aws.fault_points import LateVerdicts
 from trainguard.aws.observability import PowertoolsJournal
 from trainguard.core.ports import Services
-from trainguard.core.records import NodeRecord, RuleRow, StreamKey
+from trainguard.core.records import RuleRow, StreamKey, StreamRecord
 from trainguard.engine.messages import Message
 from trainguard.running_costs.unit_prices import packaged_unit_prices
 from trainguard.running_costs.workload import READ_BYTES, UNIT_BYTES, node_bytes
@@ -80,24 +80,24 @@ class WeighedNodes(MemoryNodeStates):
         self._counts = counts
         self.largest = 0
 
-    def save(self, record: NodeRecord) -> NodeRecord:
+    def save(self, record: StreamRecord) -> StreamRecord:
         """Write the item."""
         self._counts.write(self._size(record))
         return super().save(record)
 
-    def load(self, key: StreamKey) -> NodeRecord | None:
+    def load(self, key: StreamKey) -> StreamRecord | None:
         """Read an item."""
         record = super().load(key)
         self._counts.read(0 if record is None else self._size(record))
         return record
 
-    def of_job(self, job: str) -> list[NodeRecord]:
+    def of_job(self, job: str) -> list[StreamRecord]:
         """Read all items of a job."""
         records = super().of_job(job)
         self._counts.read(sum(map(self._size, records)))
         return records
 
-    def _size(self, record: NodeRecord) -> int:
+    def _size(self, record: StreamRecord) -> int:
         size = size_of(node_states._item(record))
         if record.key.stream != SYSTEM:
             return size

@@ -7,7 +7,7 @@ from tests.support.faults import Crash
 from tests.support.memory import MemoryWorld
 from tests.support.small_job import BUCKET, JOB, Upload, describe
 from trainguard.core.ports import Timing
-from trainguard.core.records import JobRecord, NodeRecord, StreamKey
+from trainguard.core.records import JobRecord, StreamKey, StreamRecord
 from trainguard.core.timestamps import iso_time
 from trainguard.engine.batch import BatchProcessor
 from trainguard.engine.family import Families
@@ -93,7 +93,7 @@ class Network:
         self._forget_faults()
         self.take_tasks()
 
-    def node(self, key: StreamKey) -> NodeRecord:
+    def node(self, key: StreamKey) -> StreamRecord:
         """Return a node's item, which must exist."""
         return stored_node(self.world, key)
 
@@ -138,7 +138,7 @@ def object_message(upload: Upload) -> str:
     return json.dumps({"source": "aws.s3", "time": iso_time(upload.at), "detail": detail})
 
 
-def stored_node(world: MemoryWorld, key: StreamKey) -> NodeRecord:
+def stored_node(world: MemoryWorld, key: StreamKey) -> StreamRecord:
     """Return a node's item, which must exist."""
     record = world.nodes.load(key)
     assert record is not None, key

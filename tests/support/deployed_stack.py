@@ -28,7 +28,7 @@ from trainguard.core.records import JobRecord, JobStatus
 from trainguard.engine.installed import FAMILIES
 from trainguard.engine.jobs.job_registry import describe_record
 from trainguard.local.bucket import open_bucket
-from trainguard.local.engine import Evaluation, evaluate_profile, evaluation_rows
+from trainguard.local.engine import ProfileEvaluation, evaluate_profile, evaluation_rows
 from trainguard.local.pool import WorkerPool
 from trainguard.local.profile import read_profile
 
@@ -59,7 +59,9 @@ class DeployedStack:
         for each in _small_job() if objects is None else objects:
             bucket.put_object(BUCKET, PREFIX + each.key, each.body)
 
-    def live_job(self, tags: dict[str, str] | None = None, *, state: bool = True, outside: bool = False) -> Evaluation:
+    def live_job(
+        self, tags: dict[str, str] | None = None, *, state: bool = True, outside: bool = False
+    ) -> ProfileEvaluation:
         """Let the small job have run under the stack to its end: its profile, item, state and rows are there.
 
         ``outside`` lets it be one that SageMaker does not know.
@@ -88,10 +90,10 @@ def _small_job() -> Sequence[Upload]:
     return uploads()
 
 
-_evaluations: dict[str, Evaluation] = {}
+_evaluations: dict[str, ProfileEvaluation] = {}
 
 
-def _evaluated(record: JobRecord, clients: Clients) -> Evaluation:
+def _evaluated(record: JobRecord, clients: Clients) -> ProfileEvaluation:
     """Evaluate the small job as it lies in the bucket; once for all tests that tell the same of it."""
     told = repr(record)
     if told not in _evaluations:

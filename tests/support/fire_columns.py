@@ -4,10 +4,10 @@ import re
 from typing import Any
 
 from trainguard.aws.dynamodb.fire_path import DynamoFireRows
-from trainguard.stack.actions.fire_row import Fire
+from trainguard.stack.actions.fire_row import FireInput
 from trainguard.stack.actions.request import StopDecision
 
-_FIRE = Fire(job="job", job_arn="arn", rule="BatchSize", fire_id="f", episode=0, fired_at="", reason="low.")
+_FIRE = FireInput(job="job", job_arn="arn", rule="BatchSize", fire_id="f", episode=0, fired_at="", reason="low.")
 
 
 class _Client:

@@ -8,14 +8,14 @@ import msgspec
 import numpy as np
 
 from tests.support.ledgers import HOUR_S, Part, ledger_of, node_time
-from trainguard.core.records import JobRecord, JobStatus, NodeRecord, StreamKey
+from trainguard.core.records import JobRecord, JobStatus, StreamKey, StreamRecord
 from trainguard.engine.installed import FAMILIES
 from trainguard.engine.profiler.family import PROFILER
 from trainguard.engine.profiler.framework_session import FrameworkState, FrameworkStream
 from trainguard.engine.profiler.system_stream import SystemState, SystemStream
 from trainguard.engine.streams.job_streams import JobState, JobStreams
 from trainguard.engine.streams.rule_runner import StoredRule
-from trainguard.engine.verdicts.verdict import Verdict
+from trainguard.engine.verdicts.verdict import RuleOutcome
 from trainguard.ledger.bucket import Bucket
 from trainguard.ledger.job import Ledger
 from trainguard.pricing.cost import CostEstimate, PaidTime
@@ -63,10 +63,10 @@ class Node:
 
 
 def judged_job(
-    *verdicts: Verdict,
+    *verdicts: RuleOutcome,
     job: JobRecord = JOB,
     nodes: Sequence[Node] = (Node(),),
-    by_node: Mapping[str, Mapping[str, Verdict]] | None = None,
+    by_node: Mapping[str, Mapping[str, RuleOutcome]] | None = None,
     settings: Mapping[str, str] | None = None,
 ) -> EvaluatedJob:
     """Return a job with such verdicts, of which the account is of ten hours by default."""
@@ -83,7 +83,7 @@ def judged_job(
     streams = JobStreams(
         families={PROFILER.name: PROFILER.streams_of(records, of_nodes)},
         records=records,
-        job_item=NodeRecord(StreamKey.own(job.job)),
+        job_item=StreamRecord(StreamKey.own(job.job)),
         state=JobState(),
     )
     paid_time = PaidTime(
@@ -101,7 +101,7 @@ def judged_job(
     )
 
 
-def in_job(verdict: Verdict) -> Verdict:
+def in_job(verdict: RuleOutcome) -> RuleOutcome:
     """Return a verdict whose episodes are of hours since the job's start."""
     moved = [
         replace(each, start=START + each.start, end=None if each.end is None else START + each.end)
@@ -133,13 +133,13 @@ def ended(job: JobRecord = JOB, *, hours: float = 10.0) -> JobRecord:
     return replace(job, status=JobStatus.COMPLETED, closing=True, ended_at=START + hours * HOUR_S)
 
 
-def _records(node: Node) -> list[NodeRecord]:
+def _records(node: Node) -> list[StreamRecord]:
     watermark_s = None if node.silent else START + node.hours * HOUR_S
     shared: dict[str, Any] = {"watermark_s": watermark_s, "closed": node.closed}
-    system = NodeRecord(
+    system = StreamRecord(
         StreamKey(JOB.job, node.name, "system"), 1, cursors=node.cursors, counters=node.counters, **shared
     )
-    framework = NodeRecord(StreamKey(JOB.job, node.name, "framework"), 1, **shared)
+    framework = StreamRecord(StreamKey(JOB.job, node.name, "framework"), 1, **shared)
     return [system] if node.framework is None else [system, framework]
 
 

@@ -5,18 +5,18 @@ from dataclasses import replace
 
 from tests.support.memory import MemoryWorld
 from trainguard.core.ports import TrainingJobDescription
-from trainguard.core.records import JobRecord, NodeRecord, StreamKey
+from trainguard.core.records import JobRecord, StreamKey, StreamRecord
 
 
 def large_job(
-    job: JobRecord, description: TrainingJobDescription, seeds: Sequence[NodeRecord], nodes: int
+    job: JobRecord, description: TrainingJobDescription, seeds: Sequence[StreamRecord], nodes: int
 ) -> MemoryWorld:
     """Return a world with a job of ``nodes`` nodes, each of which has both items of the next node of ``seeds``."""
     world = MemoryWorld()
     world.training_jobs.set(replace(description, instance_count=nodes))
     world.jobs.register(replace(job, instance_count=nodes))
     names = sorted({record.key.node for record in seeds})
-    by_place: dict[tuple[str, str], NodeRecord] = {(each.key.node, each.key.stream): each for each in seeds}
+    by_place: dict[tuple[str, str], StreamRecord] = {(each.key.node, each.key.stream): each for each in seeds}
     for number in range(1, nodes + 1):
         source = names[number % len(names)]
         for (name, stream), record in by_place.items():

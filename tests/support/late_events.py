@@ -10,7 +10,7 @@ from trainguard.core.records import JobRecord, RuleRow
 from trainguard.engine.installed import FAMILIES
 from trainguard.engine.jobs.job_file import read_job_file
 from trainguard.engine.jobs.job_registry import JobRegistry, describe_record
-from trainguard.engine.jobs.lifecycle import follow
+from trainguard.engine.jobs.lifecycle import follow_sagemaker
 from trainguard.engine.reconcile import STALE_EVERY
 
 END_MARK = uploads()[-1]
@@ -52,7 +52,7 @@ def registry(network: Network) -> JobRegistry:
 
 def told_by_event(network: Network) -> JobRecord | None:
     """Let a state change event of the job arrive; return its item."""
-    return follow(JOB, BUCKET, registry(network))
+    return follow_sagemaker(JOB, BUCKET, registry(network))
 
 
 def found_by_tick(network: Network) -> None:

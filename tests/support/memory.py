@@ -16,8 +16,8 @@ from tests.support.faults import Faults
 from trainguard.aws.dynamodb.stored_form import stored_row
 from trainguard.core import ports, stores
 from trainguard.core.errors import PortUnavailableError
-from trainguard.core.ports import ExecutionRecord, ListedObject, NodeTask, ReconcileRequest, check_range
-from trainguard.core.records import NodeRecord, RuleRow, StreamKey
+from trainguard.core.ports import ExecutionRecord, ListedObject, ReconcileRequest, StreamTask, check_range
+from trainguard.core.records import RuleRow, StreamKey, StreamRecord
 from trainguard.stack.actions.marks import AlertMark, Channel, Claim
 from trainguard.stack.actions.stop_rate_limit import Stop, admit
 from trainguard.stack.organisation.stop_limit import Admission, StopRequest, admission
@@ -72,7 +72,7 @@ def _surrounded(operation: str, method: Callable[..., Any]) -> Callable[..., Any
 class MemoryNodeStates(Faulty, memory.MemoryNodeStates, port=stores.NodeStates):
     """Twin of DynamoNodeStates."""
 
-    def save(self, record: NodeRecord) -> NodeRecord:
+    def save(self, record: StreamRecord) -> StreamRecord:
         item = f"NodeState/{record.key.job}/{record.key.node_kind}"
         with self._call("NodeStates.save", item=item, version=record.version):
             return super().save(record)
@@ -166,7 +166,7 @@ class MemorySettingDocuments(Faulty, memory.MemorySettingDocuments, port=ports.S
 class MemoryTaskQueue(Faulty, memory.MemoryTaskQueue):
     """Twin of SqsTaskQueue."""
 
-    def send(self, tasks: Sequence[NodeTask]) -> None:
+    def send(self, tasks: Sequence[StreamTask]) -> None:
         for start in range(0, len(tasks), TASK_BATCH_SIZE):
             with self._call("TaskQueue.send"):
                 super().send(tasks[start : start + TASK_BATCH_SIZE])

@@ -12,7 +12,7 @@ from functools import cache
 from typing import Any
 
 from tests.support.kernel_traces import FOLDER, real_profile, real_text, real_trace
-from trainguard.kernels.columns import Kind
+from trainguard.kernels.columns import WorkKind
 from trainguard.kernels.times.intervals import merged
 
 PEERS = json.loads((FOLDER / "peers.json").read_text("utf-8"))
@@ -49,7 +49,7 @@ def of_events(trace: str) -> tuple[int, int]:
 def of_product(trace: str) -> int:
     """Return the same as the product reads it."""
     gpu = real_trace(trace).gpu
-    mine = gpu.kind == Kind.COMPUTE
+    mine = gpu.kind == WorkKind.COMPUTE
     return int(merged(gpu.start[mine], gpu.end[mine]).total)
 
 

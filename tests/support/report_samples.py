@@ -9,7 +9,7 @@ from tests.support.timeline_samples import START, brief, make_timelines
 from trainguard.core.finding import EpisodeEntry
 from trainguard.core.timestamps import iso_time
 from trainguard.render.rule_entry import RuleEntry
-from trainguard.report.document import FindingEntry, JobSummary, NotCollected, Report, Span, Spending, Verdict
+from trainguard.report.document import FindingEntry, Headline, JobSummary, NotCollected, Report, Span, Spending
 from trainguard.report.evaluated_job import NodeCoverage
 from trainguard.report.timeline.series import (
     Band,
@@ -22,7 +22,7 @@ from trainguard.report.timeline.series import (
     Timelines,
     Values,
 )
-from trainguard.report.training.digest import Series, TrainingDigest
+from trainguard.report.training.digest import ScalarSeries, TrainingDigest
 from trainguard.report.training.document import FirstFire, training_report
 
 HOSTILE = "</script><script>window.__hacked=1</script><img src=x onerror=window.__hacked=1>'\"&<!--\u202e"
@@ -186,7 +186,7 @@ def make_report(
         scope="state" if timelines is None else "full",
         final=timelines is not None,
         healthy=worst is None,
-        verdict=Verdict(
+        verdict=Headline(
             health="The job is healthy." if worst is None else "The job leaves a third of its GPU time unused.",
             change="Nothing needs to be changed." if worst is None else f"Raise the batch size.{hostile}",
             cost="Nothing is lost." if worst is None else "Leaving it costs USD 18.40 of USD 59.30.",
@@ -265,7 +265,7 @@ def trained_report() -> Report:
     """The bad job with a loss every 6 seconds, 60 steps apart, that is undefined at one of them; a rule found that."""
     places = range(600)
     mean = [None if place == 300 else 2.0 / (1.0 + place / 100.0) for place in places]
-    loss = Series(
+    loss = ScalarSeries(
         name="loss",
         mode="TRAIN",
         kind="loss",

@@ -11,7 +11,7 @@ from tests.unit.local.places import write
 from trainguard.core.records import JobRecord
 from trainguard.engine.installed import FAMILIES
 from trainguard.local.analysis import NodeDigests, profile_axis
-from trainguard.local.engine import Evaluation, evaluate_profile
+from trainguard.local.engine import ProfileEvaluation, evaluate_profile
 from trainguard.local.pool import WorkerPool
 from trainguard.local.profile import read_profile
 from trainguard.local.sources import open_folder
@@ -28,7 +28,7 @@ NOW = START + 86_400.0
 class JudgedProfile:
     """A profile that was judged, and put over time."""
 
-    evaluation: Evaluation
+    evaluation: ProfileEvaluation
     digests: list[NodeDigest]
 
     def state(self) -> BuiltReport:

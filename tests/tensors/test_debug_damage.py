@@ -26,7 +26,7 @@ from tests.support.tensor_files import (
     varint,
 )
 from tests.support.tensor_trials import trials
-from trainguard.core.errors import ForeignKeyError, IndexNotReadyError, RunMissingError, TelemetryFormatError
+from trainguard.core.errors import IndexNotReadyError, RunMissingError, TelemetryFormatError, UnreadableKeyError
 from trainguard.core.layout import EndKey, ProfileRoot
 from trainguard.formats.tensors.debug.json_files import decode_collections, decode_index
 from trainguard.formats.tensors.debug.keys import (
@@ -102,7 +102,7 @@ class TestKeys:
         assert match_key(key) is None
 
     def test_a_step_in_the_folder_of_another_is_foreign(self) -> None:
-        with pytest.raises(ForeignKeyError, match="expected 000000001"):
+        with pytest.raises(UnreadableKeyError, match="expected 000000001"):
             match_name("index/000000000/000000001000_worker_0.json")
 
 

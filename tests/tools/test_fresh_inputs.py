@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 from tests.tools.conftest import PYTHON
-from trainguard.formats.runs.run import Outcome, SeriesName, SourceRun
+from trainguard.formats.runs.run import RunOutcome, SeriesName, SourceRun
 from trainguard.local.places import recording_at
 from trainguard.local.services import service_run
 
@@ -41,7 +41,7 @@ def server(store: Any) -> Iterator[str]:
 
 
 def check_diverged(run: SourceRun) -> None:
-    assert (run.name, run.outcome, run.bad, run.interval_s) == ("diverged", Outcome.FAILED, {}, 10.0)
+    assert (run.name, run.outcome, run.bad, run.interval_s) == ("diverged", RunOutcome.FAILED, {}, 10.0)
     [snapshots] = run.snapshots.values()
     assert [each.values[GPU] for each in snapshots[:4]] == [95.0, 96.0, 97.0, 95.0]
     losses = [row.values["train_loss"] for row in run.scalars]
@@ -53,7 +53,12 @@ def test_a_run_of_wandb_that_is_made_now(tmp_path: Path) -> None:
     found = recording_at(recorded("wandb", tmp_path)["file"])
     assert found is not None
     run = found.read()
-    assert (run.name, run.outcome, run.bad, list(run.snapshots)) == ("small run", Outcome.COMPLETED, {}, ["trainer-1"])
+    assert (run.name, run.outcome, run.bad, list(run.snapshots)) == (
+        "small run",
+        RunOutcome.COMPLETED,
+        {},
+        ["trainer-1"],
+    )
     assert [row.step for row in run.scalars] == [10 * number for number in range(40)]
     assert math.isnan(run.scalars[-1].values["nested.loss"])
     assert run.snapshots["trainer-1"]

@@ -26,7 +26,7 @@ from trainguard.core.records import JobRecord
 from trainguard.formats.runs.mlflow.server import read_server_run
 from trainguard.formats.runs.named import NamedSource
 from trainguard.formats.runs.prometheus.job import read_job
-from trainguard.formats.runs.prometheus.queries import TimeRange
+from trainguard.formats.runs.prometheus.queries import QueryRange
 from trainguard.formats.runs.run import SourceRun
 from trainguard.formats.runs.scalar_lines import LogLine, ScalarLines, SlowSearchError, definitions_of
 from trainguard.stack.polling.poll import Asked, SourcePoll
@@ -134,7 +134,7 @@ class ServiceSources:
     def _prometheus(self, asked: Asked, server: str) -> SourceRun:
         api = prometheus_api(server, server, self.headers)
         step_s = asked.source.step_s
-        over = TimeRange(asked.start, asked.end - step_s, step_s)
+        over = QueryRange(asked.start, asked.end - step_s, step_s)
         source, job = asked.source, asked.job
         return read_job(api, job.job, source.matchers, over, source.node_label, since=job.started_at)
 

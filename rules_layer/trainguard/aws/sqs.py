@@ -7,7 +7,7 @@ import msgspec
 
 from trainguard.aws.aws_errors import translated
 from trainguard.core.errors import PortUnavailableError
-from trainguard.core.ports import Journal, NodeTask
+from trainguard.core.ports import Journal, StreamTask
 from trainguard.engine.messages import Message, encode_task
 
 if TYPE_CHECKING:
@@ -26,7 +26,7 @@ class SqsTaskQueue:
         self._client = client
         self._queue_url = queue_url
 
-    def send(self, tasks: Sequence[NodeTask]) -> None:
+    def send(self, tasks: Sequence[StreamTask]) -> None:
         """Enqueue tasks in batches, trying all; raises PortUnavailableError that names those not accepted."""
         refused: list[str] = []
         for start in range(0, len(tasks), BATCH_SIZE):
@@ -36,7 +36,7 @@ class SqsTaskQueue:
                 "SQS", "SendMessageBatch", f"{len(refused)} of {len(tasks)} tasks not taken: {'; '.join(refused)}"
             )
 
-    def _send_batch(self, batch: Sequence[NodeTask]) -> list[str]:
+    def _send_batch(self, batch: Sequence[StreamTask]) -> list[str]:
         with translated("SQS", "SendMessageBatch"):
             answer = self._client.send_message_batch(
                 QueueUrl=self._queue_url,

@@ -19,7 +19,7 @@ from trainguard.aws.ssm import SsmStopSwitch
 from trainguard.core.errors import PortUnavailableError
 from trainguard.core.ports import ResourceState
 from trainguard.stack.actions.cluster_agents import ClusterDesk, asked, resource_states
-from trainguard.stack.actions.fire_row import Fire
+from trainguard.stack.actions.fire_row import FireInput
 from trainguard.stack.actions.request import StopResult
 from trainguard.stack.actions.stop_resources import ResourceDecision, StopServices
 from trainguard.stack.actions.stop_switch import StopSwitches
@@ -157,7 +157,7 @@ class AwsStopCalls:
     def __init__(self, clients: Clients, desk: ClusterDesk, now: Callable[[], float]) -> None:
         self._clients, self._desk, self._now = clients, desk, now
 
-    def stop(self, fire: Fire, decision: ResourceDecision) -> StopResult:
+    def stop(self, fire: FireInput, decision: ResourceDecision) -> StopResult:
         if decision.kind in _ON_CLUSTER:
             return asked(self._desk, fire, decision, self._now())
         if decision.kind == "batch-job":
@@ -171,7 +171,7 @@ class AwsStopCalls:
             stop_training_job(self._clients.sagemaker, fire.job)
         return StopResult(made=True)
 
-    def is_stopped(self, fire: Fire, decision: ResourceDecision) -> bool:
+    def is_stopped(self, fire: FireInput, decision: ResourceDecision) -> bool:
         if decision.kind in _ON_CLUSTER:
             answer = self._desk.answer(decision.resources[0].partition("/")[0], fire.fire_id)
             if answer is None or answer.stage == "begun":

@@ -97,7 +97,7 @@ class TooManyNamesError(TrainGuardError):
         super().__init__(f"{what}: there are {most:,} {of_which}, and no more are taken")
 
 
-class ForeignKeyError(UnusableError):
+class UnreadableKeyError(UnusableError):
     """An S3 key that is not an object of a profile which TrainGuard reads."""
 
     sentence = "object {place!r} is not a profile object: {reason}"

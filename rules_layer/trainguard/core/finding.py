@@ -189,7 +189,7 @@ class Fact(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
         return (show or show_number)(self.value)
 
 
-class Progress(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
+class Patience(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     """How far a rule's patience is: ``seen`` of ``needed``, ``streak`` in a row; window times are epoch seconds."""
 
     seen: int

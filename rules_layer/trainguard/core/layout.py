@@ -11,7 +11,7 @@ from functools import lru_cache
 from hashlib import sha256
 from urllib.parse import quote, unquote, urlencode
 
-from trainguard.core.errors import ForeignKeyError
+from trainguard.core.errors import UnreadableKeyError
 from trainguard.core.text import is_plain
 
 MAX_KEY_LENGTH = 1_024
@@ -108,13 +108,13 @@ def is_future(named_at: float | None, last_modified: float) -> bool:
 
 
 def check_key(key: str) -> None:
-    """Raise ForeignKeyError, with the reason, for a key that no family reads."""
+    """Raise UnreadableKeyError, with the reason, for a key that no family reads."""
     if len(key) > MAX_KEY_LENGTH:
-        raise ForeignKeyError(key[:80] + "…", f"{len(key)} characters long, expected at most {MAX_KEY_LENGTH}")
+        raise UnreadableKeyError(key[:80] + "…", f"{len(key)} characters long, expected at most {MAX_KEY_LENGTH}")
     if not is_plain(key):
-        raise ForeignKeyError(key, "holds a line break, or a character that is not seen")
+        raise UnreadableKeyError(key, "holds a line break, or a character that is not seen")
     if RESULTS_FOLDER in key.split("/"):
-        raise ForeignKeyError(key, "lies under rule-output, which holds results and not profiles")
+        raise UnreadableKeyError(key, "lies under rule-output, which holds results and not profiles")
 
 
 def root_of(match: re.Match[str]) -> ProfileRoot:

@@ -225,7 +225,7 @@ class SettingDocuments(Protocol):
 
 
 @dataclass(frozen=True, slots=True)
-class NodeTask:
+class StreamTask:
     """A request to flush a silent node or close it; one of another ``generation`` than the job's asks nothing."""
 
     job: str
@@ -239,7 +239,7 @@ class NodeTask:
 class TaskQueue(Protocol):
     """The queue in front of the evaluators."""
 
-    def send(self, tasks: Sequence[NodeTask]) -> None:
+    def send(self, tasks: Sequence[StreamTask]) -> None:
         """Enqueue tasks; raises PortUnavailableError when any of them was not taken."""
 
 

@@ -9,7 +9,7 @@ from typing import Any
 import msgspec
 
 from trainguard.core.evaluation_interval import EVALUATION_EVERY_S
-from trainguard.core.finding import WHOLE_JOB, Finding, Progress, Severity, finding_in, flat, severity_rank
+from trainguard.core.finding import WHOLE_JOB, Finding, Patience, Severity, finding_in, flat, severity_rank
 from trainguard.core.finding import AlertKind as AlertKind
 from trainguard.core.finding import JobStatus as JobStatus
 from trainguard.core.finding import Status as Status
@@ -104,7 +104,7 @@ class OutboxEntry:
 
 
 @dataclass(frozen=True, slots=True)
-class NodeRecord:
+class StreamRecord:
     """One item of NodeState; ``version`` is 0 until it is stored, ``state`` is encoded with ``codec``.
 
     ``cursors`` maps a lane (``minute`` for system metrics, one a process and file kind for framework events) to the
@@ -161,7 +161,7 @@ class RuleRow:
     unit: str | None = None
     worst: str | None = None
     data_points: int = 0
-    progress: Progress | None = None
+    progress: Patience | None = None
     affected_percent: float | None = None
     wasted_percent: float | None = None
     violations: int = 0

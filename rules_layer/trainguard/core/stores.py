@@ -3,22 +3,22 @@
 from collections.abc import Iterator, Sequence
 from typing import Protocol
 
-from trainguard.core.records import JobRecord, NodeRecord, RuleRow, StreamKey, TunedJob, TuningJobRecord
+from trainguard.core.records import JobRecord, RuleRow, StreamKey, StreamRecord, TunedJob, TuningJobRecord
 
 
 class NodeStates(Protocol):
     """Store of NodeState items."""
 
-    def load(self, key: StreamKey) -> NodeRecord | None:
+    def load(self, key: StreamKey) -> StreamRecord | None:
         """Return the item as last written (strongly consistent), or None."""
 
-    def save(self, record: NodeRecord) -> NodeRecord:
+    def save(self, record: StreamRecord) -> StreamRecord:
         """Write the item and return it; StateConflictError unless its stored Version is ``record.version``."""
 
     def mark_sent(self, key: StreamKey, alert_ids: Sequence[str]) -> None:
         """Mark outbox entries as sent, without moving Version; entries that are gone are ignored."""
 
-    def of_job(self, job: str) -> list[NodeRecord]:
+    def of_job(self, job: str) -> list[StreamRecord]:
         """Return all items of a job, ordered by sort key (strongly consistent)."""
 
 
@@ -51,7 +51,7 @@ class Jobs(Protocol):
     def register(self, record: JobRecord) -> JobRecord:
         """Create the item if there is none; return the stored one either way."""
 
-    def recognise(self, record: JobRecord) -> JobRecord:
+    def adopt(self, record: JobRecord) -> JobRecord:
         """Replace the item of a job without SageMaker's ARN; return the stored one either way."""
 
     def update_status(self, record: JobRecord) -> None:
@@ -101,7 +101,7 @@ class Jobs(Protocol):
 class Bookkeeping(Protocol):
     """Store of what is counted beside jobs and rows."""
 
-    def meet(self, at: float, most: int) -> bool:
+    def admit(self, at: float, most: int) -> bool:
         """Count one more name that objects brought, in the clock hour of ``at`` (epoch seconds); False at ``most``."""
 
     def upsert_tuned_job(self, name: str, job: str, tuned: TunedJob, expires_at: int) -> None:

@@ -15,12 +15,12 @@ from trainguard.core.errors import (
 )
 from trainguard.core.layout import ProfileRoot
 from trainguard.core.ports import Services, Timing
-from trainguard.core.records import JobRecord, JobStatus, NodeRecord
+from trainguard.core.records import JobRecord, JobStatus, StreamRecord
 from trainguard.engine.family import Families, ObjectSource
 from trainguard.engine.jobs.job_description import profile_place, with_description
 from trainguard.engine.jobs.job_registry import JobFolderIndex, JobRegistry, KnownJobs, check_stream, job_of_place
-from trainguard.engine.jobs.lifecycle import begin_close, open_streams, reopen
-from trainguard.engine.messages import JobMessages, Message, NodeWork, sort_messages
+from trainguard.engine.jobs.lifecycle import open_streams, reopen, request_close
+from trainguard.engine.messages import JobMessages, Message, StreamWork, sort_messages
 from trainguard.engine.outbox import drain, enqueue, rule_row, unit_context
 from trainguard.engine.plan import RulePlan
 from trainguard.engine.streams.rule_runner import gone_rules
@@ -52,7 +52,7 @@ class BatchProcessor:
         self._bucket = bucket
         self._journal = services.journal
         self._has_time, self._now = timing.has_time, timing.now
-        self._evaluator = NodeEvaluator(services=services, timing=timing, families=families, shared=shared)
+        self._evaluator = StreamEvaluator(services=services, timing=timing, families=families, shared=shared)
         self._summariser = Summariser(services=services, timing=timing, families=families)
         self._registry = JobRegistry(services, families, timing.now)
 
@@ -149,12 +149,12 @@ class BatchProcessor:
             open_streams(job, services.nodes)
         status = JobStatus.UNKNOWN if description is None else description.status
         if (status.is_final and described.active) or (status is JobStatus.UNKNOWN and job_messages.ended):
-            return begin_close(described, self._registry)
+            return request_close(described, self._registry)
         if described != job:
             services.jobs.update_status(described)
         return described
 
-    def _process_node(self, job: JobRecord, work: NodeWork) -> list[str]:
+    def _process_node(self, job: JobRecord, work: StreamWork) -> list[str]:
         node = work.key.node_kind
         try:
             # The message names the folder, the job's item the job.
@@ -206,7 +206,7 @@ SLOW_OBJECT_S = 2.0
 LIVE_S = 6 * 3_600.0
 
 
-class NodeEvaluator:
+class StreamEvaluator:
     def __init__(
         self, *, services: Services, timing: Timing, families: Families, shared: Mapping[str, object] | None = None
     ) -> None:
@@ -216,7 +216,7 @@ class NodeEvaluator:
         self._nodes, self._journal = services.nodes, services.journal
         self._timing = timing
 
-    def evaluate(self, job: JobRecord, work: NodeWork) -> bool:
+    def evaluate(self, job: JobRecord, work: StreamWork) -> bool:
         """Bring the node up to date; False when time ran out. Raises StateConflictError, TooManyNamesError."""
         for attempt in range(1, ATTEMPTS):
             try:
@@ -226,7 +226,7 @@ class NodeEvaluator:
                 self._timing.pause(attempt)
         return self._attempt(job, work)
 
-    def _attempt(self, job: JobRecord, work: NodeWork) -> bool:
+    def _attempt(self, job: JobRecord, work: StreamWork) -> bool:
         plan = replace(self._families.plan(job), detailed=False)
         record = item_of(job, work.key, self._nodes)
         check_stream(job, record, self._services.jobs)
@@ -293,7 +293,7 @@ class NodeEvaluator:
             self._journal.count("rule_errors", job=job.job, node=record.key.node_kind, reason=fault)
         self._publish(last, record, job=job, plan=plan, closed=closed, repeated=repeated)
 
-    def _report(self, before: NodeRecord, record: NodeRecord, *, closed: bool) -> None:
+    def _report(self, before: StreamRecord, record: StreamRecord, *, closed: bool) -> None:
         for name in ("gaps", *DELIVERY_COUNTERS):
             amount = record.counters.get(name, 0) - before.counters.get(name, 0)
             if amount:
@@ -304,7 +304,7 @@ class NodeEvaluator:
                 self._journal.measure("evaluation_lag_seconds", max(lag, 0.0))
 
     def _publish(
-        self, last: AnyStream, record: NodeRecord, *, job: JobRecord, plan: RulePlan, closed: bool, repeated: bool
+        self, last: AnyStream, record: StreamRecord, *, job: JobRecord, plan: RulePlan, closed: bool, repeated: bool
     ) -> None:
         context = unit_context(job, plan, record, last, record.expires_at)
         wanted = None if closed or repeated else last.due
@@ -316,5 +316,5 @@ class NodeEvaluator:
         last.due.clear()
 
 
-def _moved(record: NodeRecord, before: NodeRecord) -> bool:
+def _moved(record: StreamRecord, before: StreamRecord) -> bool:
     return (record.state, record.closed, record.cursors) != (before.state, before.closed, before.cursors)

@@ -6,11 +6,11 @@ from dataclasses import dataclass
 from types import MappingProxyType
 from typing import Any, ClassVar, Protocol
 
-from trainguard.core.errors import ForeignKeyError, StateDamagedError
+from trainguard.core.errors import StateDamagedError, UnreadableKeyError
 from trainguard.core.job_policy import ALL
 from trainguard.core.layout import EndKey, ProfileRoot, check_key
 from trainguard.core.ports import ReadableObjects
-from trainguard.core.records import JobRecord, NodeRecord, StreamKey
+from trainguard.core.records import JobRecord, StreamKey, StreamRecord
 from trainguard.engine.plan import RulePlan, plan_rules
 from trainguard.engine.streams.job_streams import FamilyStreams, JobState, JobStreams, LazyStreams
 from trainguard.engine.streams.session import AnyStream, Session, state_of
@@ -94,7 +94,7 @@ class Family(ABC):
 
     @abstractmethod
     def parse_key(self, key: str) -> ObjectKey | EndKey | None:
-        """Read a key; None when it is of another layout, ForeignKeyError when it is the family's and cannot be."""
+        """Read a key; None when it is of another layout, UnreadableKeyError when it is the family's and cannot be."""
 
     def parse_below(self, key: str, known: Callable[[str], ProfileRoot | None]) -> ObjectKey | None:
         """Read a key that does not name its job, or None; ``known`` reads a table for the job's folder above."""
@@ -102,14 +102,14 @@ class Family(ABC):
         return None
 
     @abstractmethod
-    def open_session(self, record: NodeRecord, source: ObjectSource, plan: RulePlan) -> Session[Any]:
+    def open_session(self, record: StreamRecord, source: ObjectSource, plan: RulePlan) -> Session[Any]:
         """Return the session that applies a stream's objects in order; raises StateCodecError."""
 
     @abstractmethod
-    def open_stream(self, record: NodeRecord, plan: RulePlan) -> AnyStream:
+    def open_stream(self, record: StreamRecord, plan: RulePlan) -> AnyStream:
         """Return a stream from its item, to be judged; raises StateCodecError."""
 
-    def streams_of(self, records: Mapping[StreamKey, NodeRecord], streams: Mapping[StreamKey, AnyStream]) -> Any:
+    def streams_of(self, records: Mapping[StreamKey, StreamRecord], streams: Mapping[StreamKey, AnyStream]) -> Any:
         """Return the family's streams of a job, of its ``streams_type``."""
         return self.streams_type(records, streams)
 
@@ -177,11 +177,11 @@ class Families:
         return self._by_name.get(name)
 
     def of(self, key: StreamKey) -> Family:
-        """Return the family of a stream; raises ForeignKeyError when this version does not have it."""
+        """Return the family of a stream; raises UnreadableKeyError when this version does not have it."""
         family = self._by_name.get(key.family)
         if family is None:
             known = ", ".join(self._by_name)
-            raise ForeignKeyError(key.node_kind, f"family {key.family} is unknown, expected one of {known}")
+            raise UnreadableKeyError(key.node_kind, f"family {key.family} is unknown, expected one of {known}")
         return family
 
     def admits(self, key: str) -> bool:
@@ -189,7 +189,7 @@ class Families:
         return any(family.events.admits(key) for family in self)
 
     def parse_key(self, key: str, known: Callable[[str], ProfileRoot | None] = lambda _: None) -> ObjectKey | EndKey:
-        """Read the key of any family's object; raises ForeignKeyError. ``known`` is as in `Family.parse_below`."""
+        """Read the key of any family's object; raises UnreadableKeyError. ``known`` is as in `Family.parse_below`."""
         check_key(key)
         for family in sorted(self, key=lambda family: not family.events.admits(key)):
             parsed = family.parse_key(key)
@@ -199,7 +199,7 @@ class Families:
             below = family.parse_below(key, known)
             if below is not None:
                 return below
-        raise ForeignKeyError(key, "expected " + ", or ".join(family.expected_keys for family in self))
+        raise UnreadableKeyError(key, "expected " + ", or ".join(family.expected_keys for family in self))
 
     def expected(self, job: JobRecord, known: set[StreamKey]) -> set[StreamKey]:
         """Return the streams that the job must have; none outside SageMaker, where anybody may write the size."""
@@ -215,7 +215,7 @@ class Families:
         groups = {name: kind for family in self for name, kind in family.settings_types.items()}
         return plan_rules(job, rules, others=self.rule_names, groups=groups, defaults=defaults, prices=prices)
 
-    def open(self, job: str, plan: RulePlan, records: Sequence[NodeRecord]) -> JobStreams:
+    def open(self, job: str, plan: RulePlan, records: Sequence[StreamRecord]) -> JobStreams:
         """Decode a job's items; a stream that has ended is finished, on what was decoded.
 
         With a plan without details each stream is decoded when it is asked for. Items of an unknown family stay. Raises
@@ -223,7 +223,7 @@ class Families:
         what was sent is not sent again.
         """
         opened = {record.key: record for record in records}
-        own = next((record for key, record in opened.items() if key.is_own), NodeRecord(StreamKey.own(job)))
+        own = next((record for key, record in opened.items() if key.is_own), StreamRecord(StreamKey.own(job)))
         held = {key: record for key, record in opened.items() if not key.is_own}
         families: dict[str, FamilyStreams] = {}
         for family in self:
@@ -257,7 +257,9 @@ def _matches(wildcard: str, key: str) -> bool:
     return len(key) - len(parts[-1]) >= at and key.endswith(parts[-1])
 
 
-def _streams(family: Family, records: Mapping[StreamKey, NodeRecord], plan: RulePlan) -> Mapping[StreamKey, AnyStream]:
+def _streams(
+    family: Family, records: Mapping[StreamKey, StreamRecord], plan: RulePlan
+) -> Mapping[StreamKey, AnyStream]:
     def opened(key: StreamKey) -> AnyStream:
         stream = family.open_stream(records[key], plan)
         if records[key].closed:

@@ -11,9 +11,9 @@ from urllib.parse import unquote_plus
 
 import msgspec
 
-from trainguard.core.errors import ForeignKeyError, MessageError, PortUnavailableError
+from trainguard.core.errors import MessageError, PortUnavailableError, UnreadableKeyError
 from trainguard.core.layout import EndKey, ProfileRoot, is_future, parse_job_file_key
-from trainguard.core.ports import NodeTask
+from trainguard.core.ports import StreamTask
 from trainguard.core.records import StreamKey
 from trainguard.engine.family import Families
 from trainguard.engine.streams.session import Announced
@@ -107,7 +107,7 @@ class Message(NamedTuple):
 
 
 @dataclass(frozen=True, slots=True)
-class NodeWork:
+class StreamWork:
     """Work of one batch for a node; after a ``repeated`` message rows are published whatever changed."""
 
     key: StreamKey
@@ -124,7 +124,7 @@ class JobMessages:
 
     job: str
     source: tuple[str, ProfileRoot] | None = None
-    nodes: dict[StreamKey, NodeWork] = field(default_factory=dict)
+    nodes: dict[StreamKey, StreamWork] = field(default_factory=dict)
     ended: list[str] = field(default_factory=list)
     job_files: list[str] = field(default_factory=list)
     generation: int = 0
@@ -149,10 +149,10 @@ _Jobs = dict[tuple[str, tuple[str, ProfileRoot] | None, int], JobMessages]
 # From a bucket and a key to the innermost known job's folder above it.
 Places = Callable[[str, str], ProfileRoot | None]
 
-_TASK_DECODER = msgspec.json.Decoder(NodeTask)
+_TASK_DECODER = msgspec.json.Decoder(StreamTask)
 
 
-def encode_task(task: NodeTask) -> str:
+def encode_task(task: StreamTask) -> str:
     return msgspec.json.encode({"trainguard": TASK_MARK, **asdict(task)}).decode()
 
 
@@ -170,8 +170,8 @@ def sort_messages(
                     _add_task(jobs, message, families)
                 else:
                     _add_object(jobs, message, found, families, places)
-            except (ForeignKeyError, MessageError) as error:
-                what = "foreign_keys" if isinstance(error, ForeignKeyError) else "malformed_messages"
+            except (UnreadableKeyError, MessageError) as error:
+                what = "foreign_keys" if isinstance(error, UnreadableKeyError) else "malformed_messages"
                 refusals.append(Refusal(message.message_id, what, str(error)))
             except PortUnavailableError as error:
                 refusals.append(Refusal(message.message_id, "port_failures", str(error), is_delivered_again=True))
@@ -193,10 +193,10 @@ def _add_task(jobs: _Jobs, message: Message, families: Families) -> None:
     job_messages = jobs.setdefault((task.job, None, task.generation), JobMessages(task.job, generation=task.generation))
     close, before = task.action == "close", task.flush_before if task.action == "flush" else None
     repeated, ids = message.deliveries > 1, [message.message_id]
-    _join(job_messages, NodeWork(key, close=close, modified_before=before, repeated=repeated, message_ids=ids))
+    _join(job_messages, StreamWork(key, close=close, modified_before=before, repeated=repeated, message_ids=ids))
 
 
-def _stream_of(task: NodeTask, families: Families) -> StreamKey:
+def _stream_of(task: StreamTask, families: Families) -> StreamKey:
     try:
         key = StreamKey.parse(task.job, f"{task.node}#{task.stream}")
     except ValueError as fault:
@@ -222,7 +222,7 @@ def _add_object(
     bucket = found.bucket
     parsed = families.parse_key(key, lambda each: places(bucket, each))
     if not isinstance(parsed, EndKey) and is_future(parsed.named_at, found.at.timestamp()):
-        raise ForeignKeyError(key, f"its time lies more than an hour after the object's own, {found.at.isoformat()}")
+        raise UnreadableKeyError(key, f"its time lies more than an hour after the object's own, {found.at.isoformat()}")
     source = (bucket, parsed.root)
     job_messages = jobs.setdefault((parsed.root.job, source, 0), JobMessages(parsed.root.job, source))
     if isinstance(parsed, EndKey):
@@ -234,16 +234,16 @@ def _add_object(
     if unit is not None:
         node_key = StreamKey(parsed.root.job, unit, parsed.stream)
         repeated, ids = message.deliveries > 1, [message.message_id]
-        _join(job_messages, NodeWork(node_key, messages=[Announced(key, parsed)], repeated=repeated, message_ids=ids))
+        _join(job_messages, StreamWork(node_key, messages=[Announced(key, parsed)], repeated=repeated, message_ids=ids))
 
 
-def _join(job_messages: JobMessages, work: NodeWork) -> None:
+def _join(job_messages: JobMessages, work: StreamWork) -> None:
     known = job_messages.nodes.get(work.key)
     if known is None:
         job_messages.nodes[work.key] = work
         return
     flushes = [each for each in (known.modified_before, work.modified_before) if each is not None]
-    job_messages.nodes[work.key] = NodeWork(
+    job_messages.nodes[work.key] = StreamWork(
         work.key,
         messages=[*known.messages, *work.messages],
         close=known.close or work.close,

@@ -33,10 +33,10 @@ from trainguard.core.records import (
     JOB_NODE,
     AlertKind,
     JobRecord,
-    NodeRecord,
     OutboxEntry,
     RuleRow,
     Status,
+    StreamRecord,
     entry_fields,
 )
 from trainguard.core.text import LONGEST_SENTENCE, one_line
@@ -47,7 +47,7 @@ from trainguard.engine.streams.job_streams import JobState, Notified
 from trainguard.engine.streams.session import DEGRADED, HARMLESS_COUNTERS, AnyStream
 from trainguard.engine.verdicts.episodes import Liveness, fire_id
 from trainguard.engine.verdicts.findings import RankedFinding, finding_of
-from trainguard.engine.verdicts.verdict import Fire, Verdict, merged_episodes, shown_status
+from trainguard.engine.verdicts.verdict import Fire, RuleOutcome, merged_episodes, shown_status
 from trainguard.ledger.document import ledger_facts
 from trainguard.ledger.job import Ledger
 from trainguard.pricing.cost import PaidTime
@@ -60,7 +60,7 @@ LAST_FIRE = f"This is fire {LAST_EPISODE + 1} of the rule on this job, and the l
 _NOT_IN_NAMES = re.compile(r"[^A-Za-z0-9_-]")
 
 
-def enqueue(record: NodeRecord, fires: Iterable[Fire], *, job: JobRecord, plan: RulePlan) -> NodeRecord:
+def enqueue(record: StreamRecord, fires: Iterable[Fire], *, job: JobRecord, plan: RulePlan) -> StreamRecord:
     """Add fires to the record's outbox and drop entries that are known to be sent."""
     entries = []
     for fire in fires:
@@ -73,7 +73,7 @@ def enqueue(record: NodeRecord, fires: Iterable[Fire], *, job: JobRecord, plan: 
     return with_entries(record, entries)
 
 
-def with_entries(record: NodeRecord, entries: Iterable[OutboxEntry]) -> NodeRecord:
+def with_entries(record: StreamRecord, entries: Iterable[OutboxEntry]) -> StreamRecord:
     """Add entries to the record's outbox and drop those that are known to be sent; waiting ones stay."""
     outbox = {entry.alert_id: entry for entry in record.unsent}
     for entry in entries:
@@ -88,7 +88,7 @@ def with_entries(record: NodeRecord, entries: Iterable[OutboxEntry]) -> NodeReco
     return replace(record, outbox=outbox)
 
 
-def _finding(fire: Fire, record: NodeRecord, job: JobRecord, plan: RulePlan) -> Finding:
+def _finding(fire: Fire, record: StreamRecord, job: JobRecord, plan: RulePlan) -> Finding:
     """Return a fire's meaning by itself, on its node or, for a rule over the whole job, on all of them."""
     nodes = 1 if record.key.node != JOB_NODE else job.instance_count or 1
     paid_time = PaidTime(job.instance_type, job.started_at, fire.at, nodes, plan.prices)
@@ -107,7 +107,7 @@ def with_ledger(finding: Finding, ledger: Ledger | None) -> Finding:
     return replace(finding, facts=(*finding.facts, *ledger_facts(ledger.entries())))
 
 
-def drain(record: NodeRecord, job: JobRecord, services: Services) -> NodeRecord:
+def drain(record: StreamRecord, job: JobRecord, services: Services) -> StreamRecord:
     """Start the execution of every unsent entry and mark it sent; a start that is refused by its name is success."""
     unsent = record.unsent
     if not unsent:
@@ -176,7 +176,7 @@ def compares_severity(job: str, now: float | None) -> bool:
 def due_notifications(
     job: JobRecord,
     plan: RulePlan,
-    verdicts: Sequence[Verdict],
+    verdicts: Sequence[RuleOutcome],
     paid_time: PaidTime,
     state: JobState,
     ledger: Callable[[], Ledger | None] = lambda: None,
@@ -191,7 +191,7 @@ def due_notifications(
         if verdict.history.alerted == plan.episode_of(verdict.rule):
             node = (verdict.result.worst or "").partition("/")[0] or None
 
-            def found(verdict: Verdict = verdict, node: str | None = node) -> Finding:
+            def found(verdict: RuleOutcome = verdict, node: str | None = node) -> Finding:
                 return finding_of(verdict, paid_time, node, ledger=ledger()).finding
 
             at, escalates = paid_time.watermark_s, compares_severity(job.job, now)
@@ -206,7 +206,7 @@ def notified_cleared(state: JobState, rule: str, episode: int) -> bool:
 
 
 def _of_finding(
-    job: JobRecord, verdict: Verdict, found: Callable[[], Finding], state: JobState, *, at: float, escalates: bool
+    job: JobRecord, verdict: RuleOutcome, found: Callable[[], Finding], state: JobState, *, at: float, escalates: bool
 ) -> Iterator[OutboxEntry]:
     """Yield an escalation, and what the cause is, while the episode is open, and that it is over.
 
@@ -241,7 +241,7 @@ def _of_finding(
 
 def _follow_up(
     job: JobRecord,
-    verdict: Verdict,
+    verdict: RuleOutcome,
     finding: Finding,
     kind: AlertKind,
     *,
@@ -280,7 +280,7 @@ class RowContext:
 
 
 def unit_context(
-    job: JobRecord, plan: RulePlan, record: NodeRecord, stream: AnyStream, expires_at: int | None
+    job: JobRecord, plan: RulePlan, record: StreamRecord, stream: AnyStream, expires_at: int | None
 ) -> RowContext:
     """Return the common parts of the rows of a unit's stream."""
     watermark_s = stream.state.watermark_s
@@ -299,7 +299,7 @@ def unit_context(
     )
 
 
-def rule_row(context: RowContext, verdict: Verdict, ranked: RankedFinding | None = None) -> RuleRow:
+def rule_row(context: RowContext, verdict: RuleOutcome, ranked: RankedFinding | None = None) -> RuleRow:
     """Build the row of a rule; it stays FIRED while an episode is open, so that it does not flap."""
     result, history = verdict.result, verdict.history
     measure = spec_of(verdict.rule).measure_of(result)
@@ -333,7 +333,7 @@ def rule_row(context: RowContext, verdict: Verdict, ranked: RankedFinding | None
 
 
 def _row_finding(
-    context: RowContext, verdict: Verdict, ranked: RankedFinding | None, unused: Mapping[str, int]
+    context: RowContext, verdict: RuleOutcome, ranked: RankedFinding | None, unused: Mapping[str, int]
 ) -> Finding:
     """Return what the row says: of a finding that is over, its episodes alone, beside what the rule says now."""
     reason = verdict.result.reason + _counted(unused, context.last_fault)

@@ -12,8 +12,8 @@ from math import ceil
 from zlib import crc32
 
 from trainguard.core.errors import PortUnavailableError, StateDamagedError
-from trainguard.core.ports import Journal, NodeTask, ReconcileRequest, ReconcileRequests, Services, Timing
-from trainguard.core.records import FIRST_FAMILY, JobRecord, NodeRecord, StreamKey
+from trainguard.core.ports import Journal, ReconcileRequest, ReconcileRequests, Services, StreamTask, Timing
+from trainguard.core.records import FIRST_FAMILY, JobRecord, StreamKey, StreamRecord
 from trainguard.core.stores import Jobs
 from trainguard.engine.diagnosis.case import Assessment
 from trainguard.engine.family import Families
@@ -21,14 +21,14 @@ from trainguard.engine.jobs.job_description import is_anothers, with_description
 from trainguard.engine.jobs.job_registry import JobRegistry, KnownJobs, recount
 from trainguard.engine.jobs.lifecycle import (
     are_all_silent,
-    begin_close,
     clear_stale_state,
     close_task,
-    hold,
-    let_go,
+    pause,
+    request_close,
+    resume,
 )
 from trainguard.engine.streams.job_streams import JobStreams
-from trainguard.engine.streams.session import SILENT_S
+from trainguard.engine.streams.session import STREAM_SILENT_S
 from trainguard.engine.summary import Summariser, missing_streams
 
 SCHEDULE_S = 60.0
@@ -164,13 +164,13 @@ class _Reconciliation:
         self._poll(job)
         brake = self._services.brakes().on_evaluation(job.job, job.arn, job.canary, self._now)
         if brake is not None:
-            hold(job, brake, self._services)
+            pause(job, brake, self._services)
             return 0
         return self._evaluated(job)
 
     def _evaluated(self, job: JobRecord) -> int:
         if job.braked is not None:
-            resumed = let_go(job, self._services, self._now)
+            resumed = resume(job, self._services, self._now)
             self._services.tasks.send(resumed)
             if resumed:
                 # Nodes that are judged at different times would look as if some had fallen silent.
@@ -192,7 +192,7 @@ class _Reconciliation:
         polled_fast = self._is_polled_fast(job, assessment)
         if polled_fast != job.polled_fast:
             self._services.jobs.set_fast_polling(job.job, polled_fast=polled_fast)
-        tasks = self._wake(job, streams)
+        tasks = self._tasks_for_silent(job, streams)
         self._services.tasks.send(tasks)
         return len(tasks) + self._reconcile(job, streams)
 
@@ -207,12 +207,12 @@ class _Reconciliation:
             self._ended = described
         return described
 
-    def _rebuild(self, job: JobRecord, fault: StateDamagedError) -> NodeTask:
+    def _rebuild(self, job: JobRecord, fault: StateDamagedError) -> StreamTask:
         """Return a task for the stream of a damaged item: whoever opens it for a task computes it again from S3."""
         key = StreamKey.parse(job.job, fault.item.removeprefix(f"{job.job}/"))
         if job.closing:
             return close_task(job, key)
-        return NodeTask(key.job, key.node, key.stream, "flush", self._now - SILENT_S, job.generation)
+        return StreamTask(key.job, key.node, key.stream, "flush", self._now - STREAM_SILENT_S, job.generation)
 
     def _poll(self, job: JobRecord) -> None:
         """Have the job's source polled; one that is not asked for now is asked for by the next run."""
@@ -226,20 +226,20 @@ class _Reconciliation:
         except PortUnavailableError as fault:
             self._services.journal.count("sources_not_polled", job=job.job, reason=str(fault))
 
-    def _wake(self, job: JobRecord, streams: JobStreams) -> Sequence[NodeTask]:
+    def _tasks_for_silent(self, job: JobRecord, streams: JobStreams) -> Sequence[StreamTask]:
         """Return tasks for silent nodes: to close, or to apply what waits."""
         if job.closing and missing_streams(job, streams, self._families):
-            begin_close(job, self._registry)
+            request_close(job, self._registry)
         silent = [
             key
             for key, record in streams.records.items()
             if self._is_due(job, self._silent_for(streams, key), _silent_after_s(job, record))
         ]
-        stale = streams.stale(self._now)
+        stale = streams.due_for_listing(self._now)
         if job.closing:
             return [close_task(job, key) for key in silent if not streams.records[key].closed]
         return [
-            NodeTask(key.job, key.node, key.stream, "flush", self._now - SILENT_S, job.generation)
+            StreamTask(key.job, key.node, key.stream, "flush", self._now - STREAM_SILENT_S, job.generation)
             for key in silent
             if streams.records[key].pending or key in stale or self._may_have_dropped(streams, key)
         ]
@@ -248,7 +248,7 @@ class _Reconciliation:
     def _is_due(job: JobRecord, silent_s: float, after_s: float) -> bool:
         """Whether a stream is silent just now, or for another five minutes: a failing task is not sent each minute."""
         looks_every_s = SCHEDULE_S if job.polled_fast else SLOW_POLL_EVERY * SCHEDULE_S
-        return silent_s >= after_s and (silent_s - after_s) % SILENT_S < looks_every_s
+        return silent_s >= after_s and (silent_s - after_s) % STREAM_SILENT_S < looks_every_s
 
     def _may_have_dropped(self, streams: JobStreams, key: StreamKey) -> bool:
         """Whether messages of a silent node may have been dropped, whose objects nothing else would find."""
@@ -287,7 +287,7 @@ class _Reconciliation:
         profile belongs elsewhere.
         """
         if self._ended is not None:
-            begin_close(self._ended, self._registry)
+            request_close(self._ended, self._registry)
             return 1
         silence = min(self._silent_for(streams, key) for key in streams.records or [streams.job_item.key])
         if job.closing or (streams.records and silence < DESCRIBE_AFTER_S and not job.is_outside):
@@ -299,9 +299,9 @@ class _Reconciliation:
         root = job.root
         description = KnownJobs(self._services, bucket=job.bucket, root=root).describe(root.job)
         if is_anothers(job, description):
-            begin_close(job, self._registry)
+            request_close(job, self._registry)
             return 1
-        known = self._registry.recognise(job, description)
+        known = self._registry.adopt(job, description)
         described = with_description(known, description)
         outside = description is None or description.is_outside
         has_ended = described.status.is_final and described.policy.evaluated
@@ -310,7 +310,7 @@ class _Reconciliation:
             # Each node that a collector watched has ended or died: none is left to end the job.
             is_over = are_all_silent(self._services.objects, job.bucket, root, self._now)
         if is_over:
-            begin_close(described if has_ended else replace(described, left_at=self._now), self._registry)
+            request_close(described if has_ended else replace(described, left_at=self._now), self._registry)
             return 1
         if described != known:
             self._services.jobs.update_status(described)
@@ -329,10 +329,10 @@ def _no_collections() -> Iterator[None]:
             gc.enable()
 
 
-def _silent_after_s(job: JobRecord, record: NodeRecord) -> float:
+def _silent_after_s(job: JobRecord, record: StreamRecord) -> float:
     """Return after how many seconds an item is silent: later where minutes wait to be evaluated."""
     may_wait = record.key.stream == "system" and not record.pending
-    return SILENT_S + (job.evaluation_every_s - SCHEDULE_S if may_wait else 0.0)
+    return STREAM_SILENT_S + (job.evaluation_every_s - SCHEDULE_S if may_wait else 0.0)
 
 
 def scheduler_at_once(*, services: Services, timing: Timing, families: Families) -> Scheduler:

@@ -12,14 +12,14 @@ from trainguard.core.records import (
     JOB_NODE,
     AlertKind,
     JobRecord,
-    NodeRecord,
     OutboxEntry,
     RuleRow,
     Status,
     StreamKey,
+    StreamRecord,
     TunedJob,
 )
-from trainguard.engine.diagnosis.case import Assessment, Case, assess, diagnose
+from trainguard.engine.diagnosis.case import Assessment, JobCase, assess, diagnose
 from trainguard.engine.diagnosis.text import report_standing, report_verdict
 from trainguard.engine.family import Families
 from trainguard.engine.jobs.hang_watch import HUNG_JOB, known_hang_of
@@ -27,11 +27,11 @@ from trainguard.engine.jobs.job_registry import left_out
 from trainguard.engine.jobs.lifecycle import given_up
 from trainguard.engine.outbox import RowContext, drain, enqueue, name_of_execution, rule_row, with_entries
 from trainguard.engine.plan import RulePlan
-from trainguard.engine.streams.job_streams import JobState, JobStreams, Progress, Watched
+from trainguard.engine.streams.job_streams import JobState, JobStreams, StepProgress, Watched
 from trainguard.engine.streams.rule_runner import PUBLISH_FIRED_EVERY_S, publish_every_s
 from trainguard.engine.streams.session import expiry, items_of
 from trainguard.engine.verdicts.findings import RankedFinding
-from trainguard.engine.verdicts.verdict import Fire, Verdict, shown_status
+from trainguard.engine.verdicts.verdict import Fire, RuleOutcome, shown_status
 from trainguard.planning.document import FinishForecast, Lacking
 from trainguard.planning.finish import Point, forecast_finish
 from trainguard.planning.text import said_finish
@@ -53,7 +53,7 @@ _ADVICE = (
 
 
 def outlook(
-    job: JobRecord, progress: Progress, newest: Point | None, started_at: float | None
+    job: JobRecord, progress: StepProgress, newest: Point | None, started_at: float | None
 ) -> tuple[str, list[OutboxEntry]] | None:
     """Take the newest step into ``progress``; return a new forecast and a due warning, None where nothing is new."""
     total, limit_s = job.total_steps, job.time_limit_s
@@ -166,7 +166,7 @@ class Summariser:
         return assessment, finished
 
     def _with_hang(
-        self, streams: JobStreams, assessment: Assessment, records: Sequence[NodeRecord], now: float
+        self, streams: JobStreams, assessment: Assessment, records: Sequence[StreamRecord], now: float
     ) -> tuple[JobStreams, Assessment]:
         """Return the job judged again, where more is known of its dumps than what it was judged by."""
         case = assessment.case
@@ -177,7 +177,7 @@ class Summariser:
         again.state.hang, again.state.hang_asked = hang, streams.state.hang_asked
         return again, assess(case.job, case.plan, again, now=now)
 
-    def _watched(self, job: JobRecord, plan: RulePlan, records: Sequence[NodeRecord], now: float) -> JobStreams:
+    def _watched(self, job: JobRecord, plan: RulePlan, records: Sequence[StreamRecord], now: float) -> JobStreams:
         streams = self._families.open(job.job, plan, records)
         watch(streams, now)
         return streams
@@ -217,7 +217,7 @@ class Summariser:
         self._services.jobs.update_status(replace(job, active=False, expires_at=expires_at))
 
 
-def job_context(case: Case, expires_at: int | None) -> RowContext:
+def job_context(case: JobCase, expires_at: int | None) -> RowContext:
     """Return the common parts of a whole job's rows."""
     job, streams = case.job, case.streams
     return RowContext(
@@ -234,7 +234,7 @@ def job_context(case: Case, expires_at: int | None) -> RowContext:
     )
 
 
-def job_rows(context: RowContext, case: Case, rules: Collection[str] | None = None) -> list[RuleRow]:
+def job_rows(context: RowContext, case: JobCase, rules: Collection[str] | None = None) -> list[RuleRow]:
     """Return the job's row of each of the rules (None: all), and the report's, as ranked."""
     verdicts = [verdict for verdict in case.verdicts if rules is None or verdict.rule in rules]
     found = {finding.rule: finding for finding in case.findings} if verdicts else {}
@@ -246,7 +246,7 @@ def job_rows(context: RowContext, case: Case, rules: Collection[str] | None = No
 
 
 def due_rows(
-    context: RowContext, case: Case, follow_ups: Sequence[OutboxEntry], *, now: float, finished: bool
+    context: RowContext, case: JobCase, follow_ups: Sequence[OutboxEntry], *, now: float, finished: bool
 ) -> list[RuleRow]:
     """Return the rows that are to be written now; records them in the job's state.
 
@@ -268,7 +268,7 @@ def due_rows(
     return rows
 
 
-def as_known(rows: Sequence[RuleRow], verdicts: Sequence[Verdict], streams: JobStreams) -> list[RuleRow]:
+def as_known(rows: Sequence[RuleRow], verdicts: Sequence[RuleOutcome], streams: JobStreams) -> list[RuleRow]:
     """Return the rows of a running job, each with how far its rule is judged, not at all without data."""
     known = {verdict.rule: verdict.watermark_s for verdict in verdicts}
     published = []

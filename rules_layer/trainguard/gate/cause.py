@@ -9,7 +9,7 @@ from msgspec.structs import replace
 from trainguard.gate.document import Cause, CauseKind, ChangedOperator
 from trainguard.gate.runs import GateRun
 from trainguard.gate.text import cause_text
-from trainguard.kernels.changes import Comparison, RankComparison
+from trainguard.kernels.changes import KernelComparison, RankComparison
 from trainguard.ledger.bucket import Bucket
 
 _OF_BUCKET: Mapping[Bucket, CauseKind] = {
@@ -88,7 +88,9 @@ def _grown_most(before: Amounts, after: Amounts, *, per_step: bool, from_kernels
     return replace(found, text=cause_text(found))
 
 
-def kernel_cause(compared: Comparison, before_parts: Mapping[str, int], after_parts: Mapping[str, int]) -> Cause | None:
+def kernel_cause(
+    compared: KernelComparison, before_parts: Mapping[str, int], after_parts: Mapping[str, int]
+) -> Cause | None:
     """Return the part of a typical step that grew most; None where no rank got slower.
 
     The parts are those of all ranks that are compared, nanoseconds.
@@ -99,7 +101,7 @@ def kernel_cause(compared: Comparison, before_parts: Mapping[str, int], after_pa
     return _grown_most(before, after, per_step=True, from_kernels=True)
 
 
-def changed_operators(compared: Comparison) -> list[ChangedOperator]:
+def changed_operators(compared: KernelComparison) -> list[ChangedOperator]:
     """Return what takes longer, of all ranks the largest change of each name, operators and kernels together."""
     found: dict[tuple[str, bool], ChangedOperator] = {}
     for rank in compared.ranks:

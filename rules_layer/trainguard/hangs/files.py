@@ -46,7 +46,7 @@ _GZIP = b"\x1f\x8b"
 _Age = tuple[int, int, float, str]
 
 
-class Evidence:
+class HangFiles:
     """The files of a job that stands still; of two of a rank the newer counts, whichever comes first.
 
     unread: By file, why it was not read. size: Bytes of all that was read, unpacked.
@@ -290,7 +290,7 @@ def read_hang(objects: ReadableObjects, bucket: str, files: Sequence[HangFile]) 
     """Return what files say, None without any; one that cannot be read costs itself. Raises PortUnavailableError."""
     if not files:
         return None
-    evidence, left_out = Evidence(), []
+    evidence, left_out = HangFiles(), []
     for file, data in _contents(objects, bucket, files):
         if evidence.size >= MOST_ALL_BYTES:
             left_out.append(file)

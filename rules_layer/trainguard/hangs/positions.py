@@ -50,7 +50,7 @@ class RankPosition:
 
 
 @dataclass(frozen=True, slots=True)
-class Positions:
+class RankPositions:
     """All ranks that have a dump; ``members`` by group, ascending; ``world`` all ranks that any dump names."""
 
     ranks: Mapping[int, RankPosition]
@@ -94,7 +94,7 @@ class Positions:
         return Stand.BEFORE
 
 
-def positions(dumps: Iterable[Dump]) -> Positions:
+def positions(dumps: Iterable[Dump]) -> RankPositions:
     """Return how far each rank came; of two dumps of a rank the one that saw more counts."""
     by_rank: dict[int, Dump] = {}
     for dump in dumps:
@@ -109,11 +109,11 @@ def positions(dumps: Iterable[Dump]) -> Positions:
         members.setdefault(name, world)
     shared = _shared_ids(by_rank.values())
     ranks = {rank: _position(dump, shared, members) for rank, dump in sorted(by_rank.items())}
-    found = Positions(ranks, members, descriptions, world)
+    found = RankPositions(ranks, members, descriptions, world)
     return replace(found, ranks={rank: _without_given_up(each, found) for rank, each in ranks.items()})
 
 
-def _without_given_up(position: RankPosition, positions: Positions) -> RankPosition:
+def _without_given_up(position: RankPosition, positions: RankPositions) -> RankPosition:
     """Return the position with its last operation as one that has not ended, where others have not ended it either."""
     last = position.last
     if last is None or last.peer is not None or not last.is_over or last.has_ended:

@@ -13,9 +13,9 @@ from msgspec.structs import replace
 
 from trainguard.formats.hangs.flight_recorder import Dump
 from trainguard.formats.hangs.ras import Communicator, Process, RasAnswer, RasRank
-from trainguard.formats.hangs.stacks import Frame, ThreadStack
-from trainguard.hangs.positions import Positions, positions
-from trainguard.hangs.waits import Cause, CauseKind, Waits, who_waits
+from trainguard.formats.hangs.stacks import StackFrame, ThreadStack
+from trainguard.hangs.positions import RankPositions, positions
+from trainguard.hangs.waits import HangCause, HangCauseKind, Waits, who_waits
 
 _LIBRARY = re.compile(
     r"(?:site|dist)-packages[/\\]|[/\\]lib(?:64)?[/\\]python3\.\d+[/\\]|[/\\]pytorch[/\\]torch[/\\]|^<|^\?\?"
@@ -53,21 +53,21 @@ class Doing(StrEnum):
 
 
 @dataclass(frozen=True, slots=True)
-class Place:
+class CodePlace:
     """The innermost line of a person's own code, ``file:line function``, and what is done there."""
 
     line: str
     doing: Doing
 
 
-def place_of(stack: ThreadStack) -> Place:
+def place_of(stack: ThreadStack) -> CodePlace:
     """Return where a process stands."""
     own = next((each for each in stack.frames if not _is_library(each.file)), stack.frames[0])
     called = stack.frames[: stack.frames.index(own) + 1]
-    return Place(str(own), _doing(called))
+    return CodePlace(str(own), _doing(called))
 
 
-def _doing(called: Sequence[Frame]) -> Doing:
+def _doing(called: Sequence[StackFrame]) -> Doing:
     found = (doing for doing, form in _FORMS.items() if any(form.search(str(each)) for each in called))
     return Doing(next(found, Doing.OWN_CODE))
 
@@ -97,7 +97,7 @@ class RasKind(StrEnum):
 class Culprit(msgspec.Struct, frozen=True, kw_only=True):
     """A rank that others wait for.
 
-    kind: As of `CauseKind` by its dump, as of `RasKind` by NCCL RAS, or ``elsewhere``: its stack alone is elsewhere
+    kind: As of `HangCauseKind` by its dump, as of `RasKind` by NCCL RAS, or ``elsewhere``: its stack alone is elsewhere
         than that of most ranks.
     operation, group, sequence: What it is in itself, or entered last; empty and None where unknown. By NCCL RAS the
         kind of collectives of which it has launched too few, and how many it has.
@@ -207,7 +207,7 @@ def hang_verdict(
     places = {rank: place_of(stack) for rank, stack in sorted(stacks.items())}
     details = _with_places(waits, places) if found.ranks else []
     victims = list(waits.victims)
-    if all(each.kind == CauseKind.NO_DUMP for each in details):
+    if all(each.kind == HangCauseKind.NO_DUMP for each in details):
         details = _by_ras(answering, causes, places, details)
         victims = victims or (answering if details and causes else [])
     if not details:
@@ -233,26 +233,26 @@ def hang_verdict(
     )
 
 
-def _with_places(waits: Waits, places: Mapping[int, Place]) -> list[Culprit]:
+def _with_places(waits: Waits, places: Mapping[int, CodePlace]) -> list[Culprit]:
     """Return the causes with their lines; a rank whose stack is in a transfer that no recorder sees waits itself."""
     found = [_culprit(each, places.get(each.rank)) for each in waits.causes]
-    sure = [each for each in found if each.kind != CauseKind.NOT_ENTERED or each.doing != Doing.COMMUNICATION]
+    sure = [each for each in found if each.kind != HangCauseKind.NOT_ENTERED or each.doing != Doing.COMMUNICATION]
     return sure or found
 
 
-def _culprit(cause: Cause, place: Place | None) -> Culprit:
+def _culprit(cause: HangCause, place: CodePlace | None) -> Culprit:
     found = Culprit(rank=cause.rank, kind=cause.kind.value, waiting=len(cause.waiting))
     if (own := cause.own) is not None:
         found = replace(found, operation=own.name, group=own.group, sequence=own.sequence)
     return _at(found, place)
 
 
-def _at(found: Culprit, place: Place | None) -> Culprit:
+def _at(found: Culprit, place: CodePlace | None) -> Culprit:
     return found if place is None else replace(found, line=place.line, doing=place.doing.value)
 
 
 def _by_ras(
-    ranks: Sequence[int], found: Sequence[Culprit], places: Mapping[int, Place], without_dump: Sequence[Culprit]
+    ranks: Sequence[int], found: Sequence[Culprit], places: Mapping[int, CodePlace], without_dump: Sequence[Culprit]
 ) -> list[Culprit]:
     """Return the ranks that RAS names, where no dump shows a cause; then those that left no dump, if RAS names none."""
     waiting = {each.rank: each.waiting for each in without_dump}
@@ -263,7 +263,7 @@ def _by_ras(
     return [_at(replace(each, waiting=waiting.get(each.rank, left)), places.get(each.rank)) for each in causes]
 
 
-def _elsewhere(places: Mapping[int, Place], victims: Sequence[int]) -> tuple[list[Culprit], list[int]]:
+def _elsewhere(places: Mapping[int, CodePlace], victims: Sequence[int]) -> tuple[list[Culprit], list[int]]:
     """Return the ranks whose stack is elsewhere than that of most, which wait in one line."""
     lines = Counter((each.line, each.doing) for each in places.values())
     common = lines.most_common(1)
@@ -277,7 +277,7 @@ def _elsewhere(places: Mapping[int, Place], victims: Sequence[int]) -> tuple[lis
     return culprits, [rank for rank in places if rank not in apart]
 
 
-def _waiting_line(victims: Sequence[int], places: Mapping[int, Place], found: Positions) -> str:
+def _waiting_line(victims: Sequence[int], places: Mapping[int, CodePlace], found: RankPositions) -> str:
     """Return the line in which most victims wait, by their stacks, else by the frames of their operations."""
     stacked = Counter(places[rank].line for rank in victims if rank in places)
     heads = (found.ranks[rank].head for rank in victims if rank in found.ranks)

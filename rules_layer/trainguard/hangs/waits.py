@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from enum import StrEnum
 
 from trainguard.formats.hangs.flight_recorder import Operation
-from trainguard.hangs.positions import Positions, Stand
+from trainguard.hangs.positions import RankPositions, Stand
 
 _UNEVEN = ("all_to_all", "alltoall", "gather", "scatter", "send", "recv", "coalesced", "allgatherv")
 _EVEN = (
@@ -19,7 +19,7 @@ _EVEN = (
 )
 
 
-class CauseKind(StrEnum):
+class HangCauseKind(StrEnum):
     """What a rank does while others wait for it, from the most certain.
 
     UNFINISHED: It is in an operation that all others of the group have finished: its GPU or its link stands.
@@ -37,14 +37,14 @@ class CauseKind(StrEnum):
 
 
 @dataclass(frozen=True, slots=True)
-class Cause:
+class HangCause:
     """A rank that others wait for. waits: The operation that they wait in. own: What it is in itself, or was in last.
 
     waiting: Ranks that wait in that operation for it, ascending.
     """
 
     rank: int
-    kind: CauseKind
+    kind: HangCauseKind
     waits: Operation
     own: Operation | None
     waiting: tuple[int, ...]
@@ -57,12 +57,12 @@ class Waits:
     shared: The operation that all wait in though nobody is missing, where there is no cause; else None.
     """
 
-    causes: tuple[Cause, ...]
+    causes: tuple[HangCause, ...]
     victims: tuple[int, ...]
     shared: Operation | None
 
 
-def who_waits(positions: Positions) -> Waits:
+def who_waits(positions: RankPositions) -> Waits:
     """Return the causes of a hang and its victims; without a rank that waits both are empty."""
     heads = {rank: each.head for rank, each in positions.ranks.items() if each.head is not None}
     edges = _edges(positions, heads)
@@ -74,7 +74,7 @@ def who_waits(positions: Positions) -> Waits:
         found += [each for each in causes if each.rank not in {other.rank for other in found}]
         if not causes and shared is None:
             shared = heads.get(sink[0])
-    sure = [each for each in found if each.kind is not CauseKind.NO_DUMP]
+    sure = [each for each in found if each.kind is not HangCauseKind.NO_DUMP]
     # A dump may be missing for another reason: beside a cause that its own dump shows, it is no cause.
     causes = sorted(sure or found, key=lambda each: (_CERTAIN.index(each.kind), -len(each.waiting), each.rank))
     ranks = {each.rank for each in causes}
@@ -82,35 +82,35 @@ def who_waits(positions: Positions) -> Waits:
     return Waits(tuple(causes), victims, None if causes else shared)
 
 
-_CERTAIN = tuple(CauseKind)
+_CERTAIN = tuple(HangCauseKind)
 
 
 @dataclass(frozen=True, slots=True)
 class _Scene:
-    positions: Positions
+    positions: RankPositions
     heads: Mapping[int, Operation]
     edges: Mapping[int, set[int]]
 
     def waiting_for(self, rank: int) -> tuple[int, ...]:
         return tuple(other for other in sorted(self.edges) if rank in self.edges[other])
 
-    def cause(self, rank: int, kind: CauseKind, waiting: Sequence[int]) -> Cause | None:
+    def cause(self, rank: int, kind: HangCauseKind, waiting: Sequence[int]) -> HangCause | None:
         own = self.heads.get(rank)
         position = self.positions.ranks.get(rank)
         last = own if own is not None or position is None else position.last
         awaited = Counter(_place(self.heads[other]) for other in waiting)
         if not awaited:
-            return None if own is None else Cause(rank, kind, own, last, ())
+            return None if own is None else HangCause(rank, kind, own, last, ())
         most = awaited.most_common(1)[0][0]
         there = tuple(other for other in waiting if _place(self.heads[other]) == most)
-        return Cause(rank, kind, self.heads[there[0]], last, there)
+        return HangCause(rank, kind, self.heads[there[0]], last, there)
 
 
 def _place(operation: Operation) -> tuple[str, bool, int]:
     return operation.group, operation.peer is not None, operation.sequence
 
 
-def _causes(sink: Sequence[int], scene: _Scene) -> Iterator[Cause]:
+def _causes(sink: Sequence[int], scene: _Scene) -> Iterator[HangCause]:
     """Return the causes among ranks that wait for nobody outside; none where all are in one operation."""
     if len(sink) > 1:
         yield from _in_other_order(sink, scene)
@@ -119,11 +119,11 @@ def _causes(sink: Sequence[int], scene: _Scene) -> Iterator[Cause]:
     head = scene.heads.get(rank)
     waiting = scene.waiting_for(rank)
     if head is None:
-        kind = CauseKind.NOT_ENTERED if rank in scene.positions.ranks else CauseKind.NO_DUMP
+        kind = HangCauseKind.NOT_ENTERED if rank in scene.positions.ranks else HangCauseKind.NO_DUMP
         found = scene.cause(rank, kind, waiting)
     else:
         passed = _others_passed(rank, head, scene)
-        found = scene.cause(rank, CauseKind.UNFINISHED, waiting) if passed else None
+        found = scene.cause(rank, HangCauseKind.UNFINISHED, waiting) if passed else None
     if found is not None:
         yield found
 
@@ -134,19 +134,19 @@ def _others_passed(rank: int, head: Operation, scene: _Scene) -> bool:
     return Stand.PASSED in stands
 
 
-def _in_other_order(sink: Sequence[int], scene: _Scene) -> Iterator[Cause]:
+def _in_other_order(sink: Sequence[int], scene: _Scene) -> Iterator[HangCause]:
     """Ranks that wait for each other in different operations: those in one with few ranks are the cause."""
     waiting = Counter(_place(head) for head in scene.heads.values())
     most = max(waiting[_place(scene.heads[rank])] for rank in sink)
     odd = [rank for rank in sink if waiting[_place(scene.heads[rank])] < most]
     for rank in odd or sink:
         others = [other for other in scene.waiting_for(rank) if _place(scene.heads[other]) != _place(scene.heads[rank])]
-        found = scene.cause(rank, CauseKind.OTHER_ORDER, others)
+        found = scene.cause(rank, HangCauseKind.OTHER_ORDER, others)
         if found is not None:
             yield found
 
 
-def _mismatched(scene: _Scene) -> Iterator[Cause]:
+def _mismatched(scene: _Scene) -> Iterator[HangCause]:
     """Return the ranks that entered something else than most others at a place where a rank waits."""
     for group, is_transfer, sequence in {_place(head) for head in scene.heads.values()}:
         entries = {
@@ -156,7 +156,7 @@ def _mismatched(scene: _Scene) -> Iterator[Cause]:
         }
         for rank in _odd(entries, scene):
             waiting = tuple(other for other in entries if _form(entries[other]) != _form(entries[rank]))
-            yield Cause(rank, CauseKind.MISMATCHED, entries[waiting[0]], entries[rank], waiting)
+            yield HangCause(rank, HangCauseKind.MISMATCHED, entries[waiting[0]], entries[rank], waiting)
 
 
 def _odd(entries: Mapping[int, Operation], scene: _Scene) -> list[int]:
@@ -186,7 +186,7 @@ def _elements(operation: Operation) -> tuple[int, ...]:
     return tuple(math.prod(shape) for shape in operation.inputs)
 
 
-def _edges(positions: Positions, heads: Mapping[int, Operation]) -> dict[int, set[int]]:
+def _edges(positions: RankPositions, heads: Mapping[int, Operation]) -> dict[int, set[int]]:
     """Return by rank the ranks that it waits for; one that waits with others in the same operation has none."""
     edges: dict[int, set[int]] = {rank: set() for rank in positions.world}
     of_collective: dict[tuple[str, bool, int], set[int]] = {}
@@ -199,7 +199,7 @@ def _edges(positions: Positions, heads: Mapping[int, Operation]) -> dict[int, se
     return edges
 
 
-def _missing(positions: Positions, heads: Mapping[int, Operation], rank: int, head: Operation) -> set[int]:
+def _missing(positions: RankPositions, heads: Mapping[int, Operation], rank: int, head: Operation) -> set[int]:
     """Return the ranks that an operation needs and that have not entered it, or wait in another one before it."""
     found = set()
     for other in positions.members_of(head, rank):

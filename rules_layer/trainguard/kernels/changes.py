@@ -83,7 +83,7 @@ class StepChange(msgspec.Struct, frozen=True, kw_only=True):
 Aspect = Literal["gpu", "gpus", "ranks", "framework", "kernels", "shapes", "steps", "software", "recording"]
 
 
-class Difference(msgspec.Struct, frozen=True, kw_only=True):
+class KernelDifference(msgspec.Struct, frozen=True, kw_only=True):
     """What is not alike in two profiles, or not known of one of them.
 
     aspect: ``gpu`` is the model, ``gpus`` how many a trace has work of, ``ranks`` the ranks of the job; ``kernels`` is
@@ -107,7 +107,7 @@ class Comparability(msgspec.Struct, frozen=True, kw_only=True):
     """
 
     verdict: Literal["yes", "in_part", "no"]
-    differences: list[Difference]
+    differences: list[KernelDifference]
     unknown: list[Aspect]
 
 
@@ -158,7 +158,7 @@ class RankComparison(msgspec.Struct, frozen=True, kw_only=True):
         return (self.step.after_ns - self.step.before_ns) / max(self.step.before_ns, 1)
 
 
-class Comparison(msgspec.Struct, frozen=True, kw_only=True):
+class KernelComparison(msgspec.Struct, frozen=True, kw_only=True):
     """Two profiles: ``before`` is the place of the other one. ``notes`` say what could not be compared."""
 
     before: str

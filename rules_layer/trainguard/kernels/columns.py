@@ -43,7 +43,7 @@ Bools = npt.NDArray[np.bool_]
 CUTS = ("cut_off", "truncated_gzip", "broken_gzip")
 
 
-class Kind(IntEnum):
+class WorkKind(IntEnum):
     COMPUTE = 0
     COMMUNICATION = 1
     MEMCPY = 2
@@ -124,9 +124,9 @@ class Rows:
 class GpuRows(Rows):
     """N rows of GPUs; -1 and NaN where the trace does not say it.
 
-    ``kind``, ``device``, ``size`` and ``collective`` are int64[N]: the `Kind`, the GPU's number, bytes (of a collective
-    the larger of input and output), and an index into `Trace.collectives`. ``blocks_per_sm`` and ``occupancy``,
-    float64[N], are thread blocks per multiprocessor, and the estimated percentage of the warps that fit.
+    ``kind``, ``device``, ``size`` and ``collective`` are int64[N]: the `WorkKind`, the GPU's number, bytes (of a
+    collective the larger of input and output), and an index into `Trace.collectives`. ``blocks_per_sm`` and
+    ``occupancy``, float64[N], are thread blocks per multiprocessor, and the estimated percentage of the warps that fit.
     """
 
     kind: Ints

@@ -12,7 +12,7 @@ from collections.abc import Sequence
 
 import numpy as np
 
-from trainguard.kernels.columns import BLOCK_UNTIL_READY, Ints, Kind, Numbers
+from trainguard.kernels.columns import BLOCK_UNTIL_READY, Ints, Numbers, WorkKind
 from trainguard.kernels.entries import CriticalPathEntry, PathKernel
 from trainguard.kernels.times.gpu_times import KERNEL_WAIT_NS, launched_at
 from trainguard.kernels.times.metrics import RankMetrics
@@ -23,10 +23,10 @@ MOST_ROWS = 100_000
 SHOWN = 10
 PARTS = ("compute", "communication", "memory", "gpu_gap", "launch", "host", "data_loading", "synchronization")
 _OF_KIND: dict[int, str] = {
-    Kind.COMPUTE: "compute",
-    Kind.COMMUNICATION: "communication",
-    Kind.MEMCPY: "memory",
-    Kind.MEMSET: "memory",
+    WorkKind.COMPUTE: "compute",
+    WorkKind.COMMUNICATION: "communication",
+    WorkKind.MEMCPY: "memory",
+    WorkKind.MEMSET: "memory",
 }
 _UNKNOWN = -1
 

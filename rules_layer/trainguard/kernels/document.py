@@ -4,7 +4,7 @@ from typing import Literal
 
 import msgspec
 
-from trainguard.kernels.changes import Comparison
+from trainguard.kernels.changes import KernelComparison
 from trainguard.kernels.device_entries import (
     ActivityEntry,
     DeviceEntry,
@@ -357,7 +357,7 @@ class KernelProfiles(msgspec.Struct, frozen=True, kw_only=True):
     ranks: list[RankProfile]
     unread: dict[str, str]
     across: AcrossRanks | None = None
-    comparison: Comparison | None = None
+    comparison: KernelComparison | None = None
     ranks_left_out: int = 0
     job: str | None = None
     job_facts: JobEntry | None = None

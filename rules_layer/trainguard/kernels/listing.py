@@ -196,7 +196,7 @@ def _shown(text: str) -> str:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Wanted:
+class ListingRequest:
     """Wanted profiles; None or empty excludes none, texts are compared without case.
 
     ``name`` is a part of a name or place, ``since`` is epoch seconds, ``finding`` a rule with or without ``kernels/``.

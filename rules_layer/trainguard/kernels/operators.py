@@ -9,7 +9,7 @@ from typing import Any, Literal
 import numpy as np
 
 from trainguard.core.text import one_line
-from trainguard.kernels.columns import Ints, Kind, Trace
+from trainguard.kernels.columns import Ints, Trace, WorkKind
 from trainguard.kernels.costs import UNKNOWN, Cost, Inputs, read_inputs, shapes_text
 from trainguard.kernels.device_entries import PeaksEntry
 from trainguard.kernels.entries import OperatorEntry
@@ -81,7 +81,7 @@ class Called:
 def operators_of(metrics: RankMetrics, kernels: Sequence[KernelLine]) -> list[Called]:
     """Return the operators that launched kernels that compute, most time first."""
     trace = metrics.trace
-    chosen = np.flatnonzero(metrics.in_window & (trace.gpu.kind == Kind.COMPUTE) & (metrics.operator >= 0))
+    chosen = np.flatnonzero(metrics.in_window & (trace.gpu.kind == WorkKind.COMPUTE) & (metrics.operator >= 0))
     if not len(chosen):
         return []
     operator = metrics.operator[chosen]

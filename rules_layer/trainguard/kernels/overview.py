@@ -13,7 +13,7 @@ from trainguard.kernels.words import are
 from trainguard.render.numbers import share, size
 
 
-class Verdict(NamedTuple):
+class CaptureSummary(NamedTuple):
     """A word, its tone on a page, and the sentences that it stands for."""
 
     word: str
@@ -21,13 +21,15 @@ class Verdict(NamedTuple):
     sentences: list[str]
 
 
-def verdict_of(document: KernelProfiles, fired: Sequence[tuple[str, Severity]]) -> Verdict:
+def summary_of(document: KernelProfiles, fired: Sequence[tuple[str, Severity]]) -> CaptureSummary:
     """Return the verdict; ``fired`` are rules without their family, each with its highest severity, and no more."""
     ranks = document.ranks
     if not ranks and document.snapshots:
         return _of_memory(document.snapshots, fired)
     if not any(rank.busy_ns for rank in ranks):
-        return Verdict("Not judged", "idle", ["No work of a GPU is in the trace, so no rule on GPUs could be judged."])
+        return CaptureSummary(
+            "Not judged", "idle", ["No work of a GPU is in the trace, so no rule on GPUs could be judged."]
+        )
     window, busy = sum(rank.window_ns for rank in ranks), sum(rank.busy_ns for rank in ranks)
     where = "The GPU is" if len(ranks) == 1 else f"The GPUs of {counted(len(ranks), 'rank')} are"
     lost = sum(rank.quality.work_lost for rank in ranks if not rank.quality.is_whole)
@@ -46,33 +48,33 @@ def verdict_of(document: KernelProfiles, fired: Sequence[tuple[str, Severity]]) 
     return _worse(document, _marked(severest, sentences, in_part=bool(cut or lost)))
 
 
-def _of_memory(snapshots: Sequence[SnapshotProfile], fired: Sequence[tuple[str, Severity]]) -> Verdict:
+def _of_memory(snapshots: Sequence[SnapshotProfile], fired: Sequence[tuple[str, Severity]]) -> CaptureSummary:
     """Return the verdict on snapshots alone, which say nothing about the GPU's time."""
     most = max((memory for each in snapshots for memory in each.memory), key=lambda memory: memory.peak)
     said = f"{most.name} holds {size(most.peak)} at most."
     said = said[:1].upper() + said[1:]
     if all(memory.source == "timeline" for each in snapshots for memory in each.memory):
-        return Verdict("Not judged", "idle", [said, most.unknown])
+        return CaptureSummary("Not judged", "idle", [said, most.unknown])
     if not fired:
         silent = "No rule on memory fired; a snapshot says nothing about the GPU's time."
-        return Verdict("No finding", "ok", [said, silent])
+        return CaptureSummary("No finding", "ok", [said, silent])
     rules = f"Fired: {', '.join(rule for rule, _ in fired)}."
     if max(severity.rank for _, severity in fired) >= Severity.HIGH.rank:
-        return Verdict("Needs attention", "bad", [said, rules])
-    return Verdict("Memory could be used better", "warn", [said, rules])
+        return CaptureSummary("Needs attention", "bad", [said, rules])
+    return CaptureSummary("Memory could be used better", "warn", [said, rules])
 
 
-def _marked(severest: int, sentences: list[str], *, in_part: bool) -> Verdict:
+def _marked(severest: int, sentences: list[str], *, in_part: bool) -> CaptureSummary:
     if severest >= Severity.HIGH.rank:
-        return Verdict("Needs attention", "bad", sentences)
+        return CaptureSummary("Needs attention", "bad", sentences)
     if severest >= Severity.MEDIUM.rank:
-        return Verdict("Could be faster", "warn", sentences)
+        return CaptureSummary("Could be faster", "warn", sentences)
     if severest < 0 and in_part:
-        return Verdict("Judged in part", "idle", sentences)
-    return Verdict("Healthy", "ok", sentences)
+        return CaptureSummary("Judged in part", "idle", sentences)
+    return CaptureSummary("Healthy", "ok", sentences)
 
 
-def _worse(document: KernelProfiles, found: Verdict) -> Verdict:
+def _worse(document: KernelProfiles, found: CaptureSummary) -> CaptureSummary:
     """Return the verdict, with the rank that differs most from the older profile: what got slower is not healthy."""
     ranks = [] if document.comparison is None else document.comparison.ranks
     slower = [rank for rank in ranks if rank.is_worse]
@@ -84,5 +86,5 @@ def _worse(document: KernelProfiles, found: Verdict) -> Verdict:
     name = "" if worst.rank is None or len(ranks) == 1 else f"Rank {worst.rank}: "
     sentences = [f"{name}{headline(worst)}", *found.sentences]
     if found.tone in ("ok", "idle"):
-        return Verdict("Slower than before", "warn", sentences)
+        return CaptureSummary("Slower than before", "warn", sentences)
     return found._replace(sentences=sentences)

@@ -6,7 +6,7 @@ from typing import Literal
 import numpy as np
 
 from trainguard.core.units import faults_counted
-from trainguard.kernels.columns import Bools, Ints, Kind, Trace
+from trainguard.kernels.columns import Bools, Ints, Trace, WorkKind
 from trainguard.kernels.critical_path import critical_paths
 from trainguard.kernels.device_entries import ActivityEntry, DeviceEntry, LaunchEntry, TemporalEntry
 from trainguard.kernels.document import Distribution, Quality, RankProfile, StepEntry, StepTimes, StreamEntry
@@ -14,17 +14,17 @@ from trainguard.kernels.entries import GpuIdleEntry
 from trainguard.kernels.memory.entries import SnapshotProfile
 from trainguard.kernels.memory.history import memory_entry
 from trainguard.kernels.memory.names import rank_of
-from trainguard.kernels.memory.snapshot import Snapshot
+from trainguard.kernels.memory.snapshot import MemorySnapshot
 from trainguard.kernels.peaks import peaks_entry
 from trainguard.kernels.rollups.rollup import rollup_of
 from trainguard.kernels.rules.allocator import memory_findings
-from trainguard.kernels.rules.finding import Judged, time_of
+from trainguard.kernels.rules.finding import JudgedRank, time_of
 from trainguard.kernels.rules.registry import findings_of
 from trainguard.kernels.rules.trace_quality import EPOCH_LEAST_NS, damaged, missing
 from trainguard.kernels.times.gpu_times import busy_shares
 from trainguard.kernels.times.intervals import Spans, merged
 from trainguard.kernels.times.metrics import RankMetrics
-from trainguard.kernels.times.window import Window
+from trainguard.kernels.times.window import TraceWindow
 from trainguard.kernels.typical import StepTable
 from trainguard.kernels.work import (
     annotations_of,
@@ -48,7 +48,7 @@ _RANK = re.compile(r"rank[-_ ]?(\d{1,9})", re.IGNORECASE)
 
 
 def rank_profile(trace: Trace) -> RankProfile:
-    judged = Judged.of(trace)
+    judged = JudgedRank.of(trace)
     kernels, rest = judged.kernels[:MOST_KERNELS], judged.kernels[MOST_KERNELS:]
     begins = judged.window.start + trace.base_ns
     synchronization_ns, source = _synchronization(judged)
@@ -132,7 +132,7 @@ def rank_profile(trace: Trace) -> RankProfile:
     )
 
 
-def snapshot_profile(snapshot: Snapshot) -> SnapshotProfile:
+def snapshot_profile(snapshot: MemorySnapshot) -> SnapshotProfile:
     memory = [*snapshot.memory, *(memory_entry(each) for each in snapshot.histories)]
     return SnapshotProfile(
         trace=snapshot.name,
@@ -160,7 +160,7 @@ BUCKETS = 100
 SLOW_CALL_NS, SLOW_START_NS = 50_000, 100_000
 
 
-def _edges(window: Window) -> Ints:
+def _edges(window: TraceWindow) -> Ints:
     """Return the edges of equal parts of a window; none of a window too short for them."""
     if window.length < BUCKETS:
         return np.empty(0, dtype=np.int64)
@@ -197,7 +197,7 @@ def _devices(metrics: RankMetrics) -> list[DeviceEntry]:
     edges, trace, window = _edges(metrics.window), metrics.trace, metrics.window
     found = []
     for each in metrics.gpus:
-        kernels = metrics.in_window & (trace.gpu.device == each.number) & (trace.gpu.kind <= Kind.COMMUNICATION)
+        kernels = metrics.in_window & (trace.gpu.device == each.number) & (trace.gpu.kind <= WorkKind.COMMUNICATION)
         lasted = trace.gpu.end[kernels] - trace.gpu.start[kernels]
         occupied = weighted(trace.gpu.occupancy[kernels], lasted)
         found.append(
@@ -245,8 +245,8 @@ def _activity(metrics: RankMetrics) -> ActivityEntry:
     else:
         synchronized = metrics.host_sync.total
     return ActivityEntry(
-        kernel_ns=exact_sum(lasted[metrics.in_window & (kind <= Kind.COMMUNICATION)]),
-        memory_ns=exact_sum(lasted[metrics.in_window & (kind >= Kind.MEMCPY)]),
+        kernel_ns=exact_sum(lasted[metrics.in_window & (kind <= WorkKind.COMMUNICATION)]),
+        memory_ns=exact_sum(lasted[metrics.in_window & (kind >= WorkKind.MEMCPY)]),
         synchronization_ns=synchronized,
     )
 
@@ -261,7 +261,7 @@ def _synchronization(metrics: RankMetrics) -> tuple[int, Literal["gpu", "host"]]
 
 
 def _launches(metrics: RankMetrics) -> LaunchEntry:
-    kernels = metrics.in_window & (metrics.trace.gpu.kind <= Kind.COMMUNICATION)
+    kernels = metrics.in_window & (metrics.trace.gpu.kind <= WorkKind.COMMUNICATION)
     launch = metrics.window.launch[kernels]
     called = launch[launch >= 0]
     took = metrics.trace.launches.end[called] - metrics.trace.launches.start[called]
@@ -275,7 +275,7 @@ def _launches(metrics: RankMetrics) -> LaunchEntry:
     )
 
 
-def _sm_efficiency(trace: Trace, window: Window, kernels: Bools) -> float | None:
+def _sm_efficiency(trace: Trace, window: TraceWindow, kernels: Bools) -> float | None:
     """Return the share of multiprocessors with a block, over the window: blocks of kernels at once add up, up to 1."""
     known = kernels & ~np.isnan(trace.gpu.blocks_per_sm)
     if not known.any() or not window.length:
@@ -297,7 +297,7 @@ def _steps(metrics: RankMetrics) -> list[StepEntry]:
     start, end = metrics.steps_on_gpu()
     parts = metrics.step_parts(start, end)
     kernels = np.bincount(
-        window.step[(window.step >= 0) & (gpu.kind <= Kind.COMMUNICATION)], minlength=len(steps)
+        window.step[(window.step >= 0) & (gpu.kind <= WorkKind.COMMUNICATION)], minlength=len(steps)
     ).tolist()
     return [
         StepEntry(

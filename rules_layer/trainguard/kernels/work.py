@@ -7,7 +7,7 @@ import numpy as np
 from msgspec.structs import asdict
 
 from trainguard.core.text import one_line
-from trainguard.kernels.columns import Bools, Floats, Ints, Kind, Rows, Trace
+from trainguard.kernels.columns import Bools, Floats, Ints, Rows, Trace, WorkKind
 from trainguard.kernels.document import AnnotationEntry
 from trainguard.kernels.entries import (
     Collective,
@@ -18,11 +18,11 @@ from trainguard.kernels.entries import (
     KernelEntry,
     MemoryEntry,
 )
-from trainguard.kernels.names.families import Family
+from trainguard.kernels.names.families import KernelFamily
 from trainguard.kernels.names.kernel_names import KernelName, Precision, classify
 from trainguard.kernels.peaks import link_share
 from trainguard.kernels.times.metrics import RankMetrics
-from trainguard.kernels.times.window import Window
+from trainguard.kernels.times.window import TraceWindow
 from trainguard.kernels.typical import StepTable
 
 MOST_BINS = 50
@@ -74,7 +74,7 @@ def _bins(values: Ints, spread: int) -> int:
 
 
 # A collective's name gives the type of the bytes that it moves: ``int8_t`` is a copy.
-_MOVES_BYTES = KernelName(Precision.UNKNOWN, tensor_core=False, eligible=False, family=Family.COMMUNICATION)
+_MOVES_BYTES = KernelName(Precision.UNKNOWN, tensor_core=False, eligible=False, family=KernelFamily.COMMUNICATION)
 
 
 class KernelLine(KernelEntry, frozen=True, kw_only=True):
@@ -94,7 +94,7 @@ class KernelLine(KernelEntry, frozen=True, kw_only=True):
 def kernel_lines(metrics: RankMetrics) -> list[KernelLine]:
     """Return the kernels of a rank's window, most time first."""
     trace = metrics.trace
-    chosen = np.flatnonzero(metrics.in_window & (trace.gpu.kind <= Kind.COMMUNICATION))
+    chosen = np.flatnonzero(metrics.in_window & (trace.gpu.kind <= WorkKind.COMMUNICATION))
     chosen = chosen[np.argsort(trace.gpu.name[chosen], kind="stable")]
     names, first = np.unique(trace.gpu.name[chosen], return_index=True)
     steps = StepTable.of(metrics)
@@ -109,7 +109,7 @@ def _line(metrics: RankMetrics, name: str, rows: Ints, steps: StepTable) -> Kern
     gpu = metrics.trace.gpu
     lasted = gpu.end[rows] - gpu.start[rows]
     total = exact_sum(lasted)
-    communication = bool(gpu.kind[rows[0]] == Kind.COMMUNICATION)
+    communication = bool(gpu.kind[rows[0]] == WorkKind.COMMUNICATION)
     occupied = weighted(gpu.occupancy[rows], lasted)
     blocks = weighted(gpu.blocks_per_sm[rows], lasted)
     says = _MOVES_BYTES if communication else _says(metrics, name, rows)
@@ -188,7 +188,7 @@ _AMD_COPY = re.compile(r"Copy(Host|Device)To(Host|Device)")
 def memory_operations(metrics: RankMetrics) -> list[MemoryEntry]:
     """Return the operations on memory in the window by name, most time first."""
     gpu = metrics.trace.gpu
-    chosen = np.flatnonzero(metrics.in_window & (gpu.kind >= Kind.MEMCPY))
+    chosen = np.flatnonzero(metrics.in_window & (gpu.kind >= WorkKind.MEMCPY))
     found = []
     for name in np.unique(gpu.name[chosen]).tolist():
         mine = chosen[gpu.name[chosen] == name]
@@ -236,7 +236,7 @@ def bus_factor(name: str, ranks: int) -> float:
 
 
 def collectives_of(metrics: RankMetrics) -> list[CollectiveEntry]:
-    chosen = np.flatnonzero(metrics.in_window & (metrics.trace.gpu.kind == Kind.COMMUNICATION))
+    chosen = np.flatnonzero(metrics.in_window & (metrics.trace.gpu.kind == WorkKind.COMMUNICATION))
     sorts, size = _sorts(metrics, chosen)
     found = [_entry(metrics, what, chosen[mine], size[mine]) for what, mine in sorts]
     return sorted(found, key=lambda entry: (-entry.total_ns, entry.name, entry.group))
@@ -245,7 +245,9 @@ def collectives_of(metrics: RankMetrics) -> list[CollectiveEntry]:
 def collective_steps_of(metrics: RankMetrics, most: int, most_steps: int) -> list[CollectiveStepsEntry]:
     """Return the ``most`` collectives with most time by step, of the first steps; none without steps."""
     trace, window = metrics.trace, metrics.window
-    chosen = np.flatnonzero((trace.gpu.kind == Kind.COMMUNICATION) & (window.step >= 0) & (window.step < most_steps))
+    chosen = np.flatnonzero(
+        (trace.gpu.kind == WorkKind.COMMUNICATION) & (window.step >= 0) & (window.step < most_steps)
+    )
     sorts, size = _sorts(metrics, chosen)
     lasted, step = (trace.gpu.end - trace.gpu.start)[chosen], window.step[chosen]
     found = []
@@ -329,7 +331,7 @@ MOST_VISITS = 200_000_000
 _NUMBERED = re.compile(r"[#_\- ]?\d+$")
 
 
-def annotations_of(trace: Trace, window: Window) -> list[AnnotationEntry]:
+def annotations_of(trace: Trace, window: TraceWindow) -> list[AnnotationEntry]:
     marks, on_gpu = _grouped(trace, trace.annotations), _grouped(trace, trace.gpu_annotations)
     projection = _Projection(trace, window)
     found = []
@@ -374,7 +376,7 @@ def _grouped(trace: Trace, rows: Rows) -> dict[str, Ints]:
 
 
 class _Projection:
-    def __init__(self, trace: Trace, window: Window) -> None:
+    def __init__(self, trace: Trace, window: TraceWindow) -> None:
         known = np.flatnonzero(window.launch >= 0)
         launched = trace.launches.start[window.launch[known]]
         order = np.argsort(launched, kind="stable")

@@ -27,7 +27,7 @@ _NO_WORK = (
 
 
 @dataclass(frozen=True)
-class Cells:
+class LedgerCells:
     """C cells of N nodes, those of a node together and in order of time.
 
     ``edges`` (float64[C + N]) are epoch seconds, one more than cells of each node; ``inside`` (bool[C + N - 1]) says
@@ -41,7 +41,7 @@ class Cells:
     _amounts: dict[Bucket, FloatArray] = field(default_factory=dict)
 
     @classmethod
-    def of_nodes(cls, nodes: Sequence[NodeLedger]) -> "Cells":
+    def of_nodes(cls, nodes: Sequence[NodeLedger]) -> "LedgerCells":
         owners = np.repeat(np.arange(len(nodes)), [node.edges.size for node in nodes])
         inside = owners[1:] == owners[:-1]
         edges = np.concatenate([np.zeros(0), *(node.edges for node in nodes)])
@@ -164,7 +164,7 @@ class Claimed:
 class Remaining:
     """The unclaimed rest of the ledgers of N nodes, and the lost time of each GPU."""
 
-    def __init__(self, cells: Cells) -> None:
+    def __init__(self, cells: LedgerCells) -> None:
         self._cells = cells
         self._left: dict[Bucket, FloatArray] = {}
         self._gpu_lost_s = [dict(node.gpu_lost_s) for node in cells.nodes]
@@ -226,12 +226,12 @@ class Ledger:
     hourly: float | None = None
     left_out: tuple[str, ...] = ()
     shares: StepShares | None = None
-    _held: Cells | None = field(default=None, init=False, repr=False, compare=False)
+    _held: LedgerCells | None = field(default=None, init=False, repr=False, compare=False)
 
     @property
-    def cells(self) -> Cells:
+    def cells(self) -> LedgerCells:
         if self._held is None:
-            self._held = Cells.of_nodes(self.nodes)
+            self._held = LedgerCells.of_nodes(self.nodes)
         return self._held
 
     @property
@@ -288,12 +288,12 @@ class Ledger:
                 node=node.node,
                 gpus=node.gpus,
                 gpu_seconds=node.paid_gpu_seconds,
-                ledger=[entry for entry in self._entries(Cells.of_nodes([node])) if entry.gpu_seconds > 0.0],
+                ledger=[entry for entry in self._entries(LedgerCells.of_nodes([node])) if entry.gpu_seconds > 0.0],
             )
             for node in self.nodes
         ]
 
-    def _entries(self, cells: Cells) -> list[LedgerEntry]:
+    def _entries(self, cells: LedgerCells) -> list[LedgerEntry]:
         usd = self._usd_by_bucket(cells)
         totals = np.array([cells.of(bucket).sum() for bucket in Bucket])
         paid = float(totals.sum())
@@ -313,7 +313,7 @@ class Ledger:
             for bucket, row in ROWS.items()
         ]
 
-    def _usd_by_bucket(self, cells: Cells) -> list[float] | None:
+    def _usd_by_bucket(self, cells: LedgerCells) -> list[float] | None:
         if self.hourly is None:
             return None
         gpus = np.array([max(node.gpus, 1) for node in cells.nodes], dtype=np.float64)

@@ -18,7 +18,7 @@ from trainguard.formats.profile.keys import MINUTE_S
 from trainguard.formats.profile.system import MINUTE_AFTER_S, MINUTE_BEFORE_S
 from trainguard.formats.runs.run import CUT
 from trainguard.kernels.captures.keys import KERNELS
-from trainguard.local.engine import Evaluation, Watcher, by_stream, evaluate_profile, schedule
+from trainguard.local.engine import ProfileEvaluation, Watcher, by_stream, evaluate_profile, schedule
 from trainguard.local.kernels import evaluate_kernels
 from trainguard.local.pool import SMALLEST_BYTES, BodiesAhead, SamplesAhead, Unreadable, WorkerPool, workers_for
 from trainguard.local.profile import Profile, node_source
@@ -129,7 +129,7 @@ class Progress(Protocol):
         ...
 
 
-def report_of(done: Evaluation) -> BuiltReport:
+def report_of(done: ProfileEvaluation) -> BuiltReport:
     """Build the report of a job, of scope ``full`` where there are time lines."""
     built = build_report(done.job, done.records, now=time.time(), plan=done.plan, digests=done.digests)
     built = built.without_kernel_files()
@@ -138,7 +138,7 @@ def report_of(done: Evaluation) -> BuiltReport:
 
 def evaluated_profile(
     profile: Profile, job: JobRecord, plan: RulePlan, progress: Progress | None, *, timelines: bool = True
-) -> Evaluation:
+) -> ProfileEvaluation:
     """Evaluate a profile by all rules and put it over time, in one pass; raises as `evaluate_profile` does."""
     known = replace(
         job,

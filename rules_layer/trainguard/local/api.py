@@ -16,7 +16,7 @@ from trainguard.local.analysis import Progress, evaluated_profile, report_of
 from trainguard.local.runs import open_job
 from trainguard.local.settings import described_job, given_settings
 from trainguard.pricing.table import PriceTable
-from trainguard.report.document import FindingEntry, Report, Verdict
+from trainguard.report.document import FindingEntry, Headline, Report
 from trainguard.report.html.render import render_report
 from trainguard.report.job.build import BuiltReport, report_files
 from trainguard.report.timeline.series import TimeAxis, Timelines, bands_of
@@ -108,7 +108,7 @@ class JobReport:
         return self.document.healthy
 
     @property
-    def verdict(self) -> Verdict:
+    def verdict(self) -> Headline:
         """The report's first sentences."""
         return self.document.verdict
 

@@ -10,11 +10,11 @@ from trainguard.aws.aws_errors import translated
 from trainguard.aws.clients import Clients
 from trainguard.aws.s3_objects import S3ProfileObjects
 from trainguard.core.errors import (
-    ForeignKeyError,
     NoProfileError,
     ObjectMissingError,
     PortUnavailableError,
     ProfileSourceError,
+    UnreadableKeyError,
 )
 from trainguard.core.layout import S3, ProfileRoot
 from trainguard.core.ports import BucketFiles, ByteStream, Files, ListedObject, ReadableObjects
@@ -243,7 +243,7 @@ _JOB_FOLDERS = frozenset({FOLDER, *SCALAR_FOLDERS})
 def _is_training(key: str) -> bool:
     try:
         return match_key(key) is not None
-    except ForeignKeyError:
+    except UnreadableKeyError:
         return False
 
 

@@ -14,7 +14,7 @@ from dataclasses import dataclass, replace
 from itertools import chain
 from typing import TYPE_CHECKING, Any
 
-from trainguard.core.records import JobRecord, NodeRecord, RuleRow, StreamKey
+from trainguard.core.records import JobRecord, RuleRow, StreamKey, StreamRecord
 from trainguard.engine.diagnosis.case import case_of, ended_episodes
 from trainguard.engine.family import ObjectSource
 from trainguard.engine.installed import FAMILIES
@@ -26,14 +26,14 @@ from trainguard.engine.profiler.family import PROFILER
 from trainguard.engine.profiler.framework_session import FrameworkSession
 from trainguard.engine.profiler.system_stream import SystemSession
 from trainguard.engine.streams.job_streams import JobState, JobStreams
-from trainguard.engine.streams.session import NEWEST, SILENT_S, Applied, Parsed
+from trainguard.engine.streams.session import NEWEST, STREAM_SILENT_S, Applied, Parsed
 from trainguard.engine.summary import job_context, job_rows
 from trainguard.engine.verdicts.verdict import Fire, final
 from trainguard.formats.profile.columns import FrameworkEvents
 from trainguard.formats.profile.keys import MINUTE_S, FrameworkKey, SystemKey
 from trainguard.formats.profile.system import Samples
 from trainguard.local.pool import BodiesAhead, SamplesAhead, Unreadable, WorkerPool
-from trainguard.local.profile import Faults, Node, Profile, node_source
+from trainguard.local.profile import Node, Profile, ReadFaults, node_source
 from trainguard.rules.rule_inputs import KnownHang
 from trainguard.state.codec import CODEC, encode_state
 
@@ -107,7 +107,7 @@ def _applied(
         announce(key)
         run_at = _run_after(arrival_us)
         yield from ((each, run_at) for each in ready(False))
-        flush = run_at + int(SILENT_S)  # where nothing more comes of the node
+        flush = run_at + int(STREAM_SILENT_S)  # where nothing more comes of the node
     if flush is not None:
         yield from ((each, flush + MINUTE_S) for each in ready(True))
 
@@ -131,7 +131,7 @@ class _ParsedSystemSession(SystemSession):
 
     def __init__(
         self,
-        record: NodeRecord,
+        record: StreamRecord,
         source: ObjectSource,
         plan: RulePlan,
         samples: SamplesAhead,
@@ -162,7 +162,7 @@ class _ParsedSystemSession(SystemSession):
 
 class _DigestedFrameworkSession(FrameworkSession):
     def __init__(
-        self, record: NodeRecord, source: ObjectSource, plan: RulePlan, digests: "dict[str, NodeDigest] | None"
+        self, record: StreamRecord, source: ObjectSource, plan: RulePlan, digests: "dict[str, NodeDigest] | None"
     ) -> None:
         super().__init__(record, source, plan)
         self._digests = digests
@@ -177,7 +177,7 @@ Watcher = Callable[[int, float | None], None]
 
 
 @dataclass(frozen=True, slots=True)
-class Evaluation:
+class ProfileEvaluation:
     """A job that was evaluated, and its items as the deployed stack holds them at the job's end.
 
     ``digests`` are its time lines by node, ``streams`` what each rule of training found, ``shown`` what a report shows
@@ -187,7 +187,7 @@ class Evaluation:
 
     job: JobRecord
     plan: RulePlan
-    records: tuple[NodeRecord, ...]
+    records: tuple[StreamRecord, ...]
     digests: "tuple[NodeDigest, ...]" = ()
     streams: "tuple[Sequence[RuleSteps], ...]" = ()
     shown: "TrainingDigest | None" = None
@@ -203,7 +203,7 @@ def evaluate_profile(
     *,
     digests: "dict[str, NodeDigest] | None" = None,
     hang: KnownHang | None = None,
-) -> Evaluation:
+) -> ProfileEvaluation:
     """Evaluate a job that has ended, by the ``documented`` reading; ``digests`` put what the objects hold over time.
 
     ``hang`` is what the dumps of its newest standstill say.
@@ -219,18 +219,18 @@ def evaluate_profile(
     samples = SamplesAhead(profile, minutes, pool)
     bodies = BodiesAhead(profile.source, [profile.files[key] for key, _ in framework])
     running: dict[StreamKey, tuple[AnySession, Iterator[Applied]]] = {}
-    records: dict[StreamKey, NodeRecord] = {}
-    own, state = NodeRecord(StreamKey.own(job.job)), JobState(hang=hang)
-    faults = Faults()
+    records: dict[StreamKey, StreamRecord] = {}
+    own, state = StreamRecord(StreamKey.own(job.job)), JobState(hang=hang)
+    faults = ReadFaults()
 
     def stream(key: StreamKey) -> tuple[AnySession, Iterator[Applied]]:
         if key not in running:
-            records[key] = NodeRecord(key, cursors={NEWEST: 0})
+            records[key] = StreamRecord(key, cursors={NEWEST: 0})
             source = node_source(profile, key.node, bodies.read)
             session: AnySession = (
-                _ParsedSystemSession(NodeRecord(key), source, plan, samples, digests)
+                _ParsedSystemSession(StreamRecord(key), source, plan, samples, digests)
                 if key.stream == "system"
-                else _DigestedFrameworkSession(NodeRecord(key), source, plan, digests)
+                else _DigestedFrameworkSession(StreamRecord(key), source, plan, digests)
             )
             running[key] = session, session.apply(drain=True, modified_before=None)
         return running[key]
@@ -260,10 +260,10 @@ def evaluate_profile(
         (session.to_record(closed=True) for session, _ in running.values()), key=lambda item: item.key.node_kind
     )
     last = replace(own, version=1, state=encode_state(state), codec=CODEC)
-    return Evaluation(replace(job, closing=True), plan, (*items, last), notes=tuple(faults.notes))
+    return ProfileEvaluation(replace(job, closing=True), plan, (*items, last), notes=tuple(faults.notes))
 
 
-def evaluation_rows(evaluation: Evaluation, *, expires_at: int) -> list[RuleRow]:
+def evaluation_rows(evaluation: ProfileEvaluation, *, expires_at: int) -> list[RuleRow]:
     """Return the rows of every node, then those of the whole job; ``expires_at`` is in epoch seconds."""
     job, plan = evaluation.job, evaluation.plan
     streams = FAMILIES.open(job.job, plan, evaluation.records)

@@ -13,7 +13,7 @@ from trainguard.core.layout import S3
 from trainguard.core.records import RuleRow, Status
 from trainguard.engine.installed import FAMILIES
 from trainguard.local.analysis import evaluated_profile, report_of
-from trainguard.local.engine import Evaluation, evaluation_rows
+from trainguard.local.engine import ProfileEvaluation, evaluation_rows
 from trainguard.local.pool import WorkerPool
 from trainguard.local.profile import FoundRun, Profile
 from trainguard.local.settings import GivenSettings, described_job
@@ -95,7 +95,9 @@ def _not_judged(settings: GivenSettings, run: FoundRun, shown: str, why: str, fa
     return JudgedJob(shown, replace(job, active=False), (row,), unread=unread)
 
 
-def evaluated(settings: GivenSettings, profile: Profile, *, timelines: bool = False) -> tuple[JudgedJob, Evaluation]:
+def evaluated(
+    settings: GivenSettings, profile: Profile, *, timelines: bool = False
+) -> tuple[JudgedJob, ProfileEvaluation]:
     """Evaluate a job, active until its file says that it has ended; raises as `evaluated_profile` does."""
     job, _ = described_job(profile.source, settings.job(profile.root.job))
     done = evaluated_profile(profile, job, FAMILIES.plan(job, prices=settings.prices), None, timelines=timelines)

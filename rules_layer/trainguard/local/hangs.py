@@ -21,8 +21,8 @@ from trainguard.hangs.files import (
     HANG_FOLDER,
     MOST_BYTES,
     OWN_FOLDERS,
-    Evidence,
     HangFile,
+    HangFiles,
     hang_files,
     listed_files,
     read_hang,
@@ -53,7 +53,7 @@ def judge_hang(place: str, clients: "Clients | None" = None) -> HangVerdict:
     except KernelTraceError as fault:
         raise RemedyError(f"{fault.place!r} cannot be read: {fault.reason}", _EXPECTED) from fault
     names = _of_hangs(found.names or list(found.changed))
-    evidence = Evidence()
+    evidence = HangFiles()
     for name in sorted(names)[:MOST_FILES]:
         try:
             with found.open(name) as opened:

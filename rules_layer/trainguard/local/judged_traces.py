@@ -7,7 +7,7 @@ from trainguard.core.errors import KernelTraceError, ObjectMissingError, PortUna
 from trainguard.kernels.columns import Trace
 from trainguard.kernels.document import KernelProfiles, RankProfile
 from trainguard.kernels.join import across_ranks
-from trainguard.kernels.memory.snapshot import Snapshot
+from trainguard.kernels.memory.snapshot import MemorySnapshot
 from trainguard.kernels.profile import rank_profile, snapshot_profile
 from trainguard.kernels.readers.builder import described
 from trainguard.local.traces import FilesBelow
@@ -27,7 +27,7 @@ def profiles_of(
     for name in place.names:
         try:
             trace = place.read(name)
-            if isinstance(trace, Snapshot):
+            if isinstance(trace, MemorySnapshot):
                 snapshots.append(snapshot_profile(trace))
                 continue
             ranks.append(rank_profile(trace := _on_gpu(trace, gpu)))

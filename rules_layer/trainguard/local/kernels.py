@@ -15,7 +15,7 @@ from typing import TypeVar
 from trainguard.core.errors import KernelTraceError, ProfileSourceError
 from trainguard.core.layout import RESULTS_FOLDER, ProfileRoot
 from trainguard.core.ports import ByteStream, ListedObject, ReadableObjects
-from trainguard.core.records import JobRecord, NodeRecord, StreamKey
+from trainguard.core.records import JobRecord, StreamKey, StreamRecord
 from trainguard.core.text import one_line
 from trainguard.core.units import counted
 from trainguard.engine.family import ObjectSource
@@ -116,7 +116,7 @@ _LONGEST = 300
 _Profile = TypeVar("_Profile", RankProfile, SnapshotProfile)
 
 
-def evaluate_kernels(job: JobRecord, plan: RulePlan, files: KernelFiles) -> tuple[NodeRecord, tuple[str, ...]]:
+def evaluate_kernels(job: JobRecord, plan: RulePlan, files: KernelFiles) -> tuple[StreamRecord, tuple[str, ...]]:
     """Judge the newest capture of a job by the rules over kernel profiles; a file that cannot be read is counted.
 
     The notes are what people have to know of it, a sentence each.
@@ -125,7 +125,7 @@ def evaluate_kernels(job: JobRecord, plan: RulePlan, files: KernelFiles) -> tupl
     notes: list[str] = []
     reader = _CaptureFiles(files.bucket, bodies, listed=_objects(files.newest))
     source = ObjectSource(FilesAsBucket(reader), files.bucket, files.root, KERNEL_PROFILES.object_cap_bytes)
-    session = KERNEL_PROFILES.open_session(NodeRecord(StreamKey(job.job, ALL_RANKS, KERNELS)), source, plan)
+    session = KERNEL_PROFILES.open_session(StreamRecord(StreamKey(job.job, ALL_RANKS, KERNELS)), source, plan)
     session.announce([Announced(each.key, match_below(each.key, files.root)) for each in reader.listed])
     for _ in session.apply(drain=True, modified_before=None):
         pass

@@ -7,7 +7,7 @@ from functools import partial
 from trainguard.core.errors import TrainGuardError
 from trainguard.kernels.columns import Trace
 from trainguard.kernels.document import RankProfile
-from trainguard.kernels.memory.snapshot import Snapshot
+from trainguard.kernels.memory.snapshot import MemorySnapshot
 from trainguard.kernels.profile import rank_profile
 from trainguard.kernels.readers.reading import read_any
 from trainguard.ledger.bucket import Bucket
@@ -36,7 +36,7 @@ def trace_of(place: str | None, profile: Profile | None) -> RankProfile | None:
     return _first(partial(read_any, key, stream, files.on_disk(key)) for key, stream in opened.items())
 
 
-def _first(readers: Iterable[Callable[[], Trace | Snapshot]]) -> RankProfile | None:
+def _first(readers: Iterable[Callable[[], Trace | MemorySnapshot]]) -> RankProfile | None:
     for read in readers:
         with suppress(TrainGuardError, OSError):
             trace = read()

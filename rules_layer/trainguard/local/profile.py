@@ -11,7 +11,7 @@ from dataclasses import dataclass, field
 from functools import cached_property
 from typing import TYPE_CHECKING
 
-from trainguard.core.errors import ForeignKeyError, NoProfileError, ObjectMissingError
+from trainguard.core.errors import NoProfileError, ObjectMissingError, UnreadableKeyError
 from trainguard.core.layout import EndKey, ProfileRoot, hour_folder
 from trainguard.core.ports import ByteStream, ListedObject, ReadableObjects
 from trainguard.core.units import counted
@@ -116,7 +116,7 @@ class FoundRun:
     changed_at: float = 0.0
 
 
-class Faults:
+class ReadFaults:
     """What could not be read of some objects: the first of them with the reason, and how many there are."""
 
     _MOST = 3
@@ -230,5 +230,5 @@ def _identify(root: ProfileRoot, name: str) -> tuple[str, ProfileKey | TraceKey 
 def _parsed(key: str) -> ProfileKey | None:
     try:
         return parse_key(key)
-    except ForeignKeyError:
+    except UnreadableKeyError:
         return None

@@ -18,7 +18,7 @@ from trainguard.core.errors import ProfileSourceError
 from trainguard.formats.runs.mlflow.server import read_server_run, search_runs
 from trainguard.formats.runs.named import NODE_LABEL
 from trainguard.formats.runs.prometheus.job import nothing_found, read_job
-from trainguard.formats.runs.prometheus.queries import TimeRange
+from trainguard.formats.runs.prometheus.queries import QueryRange
 from trainguard.formats.runs.run import SourceRun
 from trainguard.local.sources import SERVICES, RecordedRun
 
@@ -109,7 +109,7 @@ def _prometheus(place: str, environment: Mapping[str, str], session: Session | N
     return RecordedRun(place, read, run=name)
 
 
-def _range(place: str, options: Mapping[str, str]) -> TimeRange:
+def _range(place: str, options: Mapping[str, str]) -> QueryRange:
     start = _time(place, options, "start")
     end = _time(place, options, "end") if "end" in options else time.time()
     try:
@@ -120,7 +120,7 @@ def _range(place: str, options: Mapping[str, str]) -> TimeRange:
         raise ProfileSourceError(place, f"start is {start:.0f} and end {end:.0f}, expected up to 92 days; {_HOW}")
     if not step >= _SHORTEST_STEP_S:
         raise ProfileSourceError(place, f"step is {step:g}, expected at least 1 second; {_HOW}")
-    return TimeRange(start, end, step)
+    return QueryRange(start, end, step)
 
 
 def _time(place: str, options: Mapping[str, str], name: str) -> float:

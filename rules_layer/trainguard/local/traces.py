@@ -19,13 +19,13 @@ from trainguard.kernels.listing import (
     KernelList,
     Listed,
     ListedProfile,
-    Wanted,
+    ListingRequest,
     listed,
     newest_first,
     read_document,
     traces_of,
 )
-from trainguard.kernels.memory.snapshot import Snapshot
+from trainguard.kernels.memory.snapshot import MemorySnapshot
 from trainguard.kernels.readers.reading import REPORT_ENDINGS, begins_as_trace, read_recording
 
 if TYPE_CHECKING:
@@ -69,7 +69,7 @@ class FilesBelow:
     names: Sequence[str] = ()
     left_out: Sequence[str] = ()
 
-    def read(self, name: str) -> Trace | Snapshot:
+    def read(self, name: str) -> Trace | MemorySnapshot:
         """Read a trace of any format, or a snapshot; raises as `read_recording` and the opening do."""
         return read_recording(name, lambda: self._opened(name), self.folder / name if self.folder else None)
 
@@ -205,7 +205,7 @@ MOST_PROFILES = 2_000
 _FRAMEWORKS = {".pt.trace.json": "pytorch", ".pt.trace.json.gz": "pytorch", ".xplane.pb": "xla", ".xplane.pb.gz": "xla"}
 
 
-def list_kernels(place: str, wanted: Wanted) -> KernelList:
+def list_kernels(place: str, wanted: ListingRequest) -> KernelList:
     """Return the kernel profiles below a folder or ``s3://bucket/prefix``, the newest first.
 
     Raises KernelTraceError when the place cannot be listed.

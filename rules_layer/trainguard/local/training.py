@@ -10,7 +10,7 @@ from typing import Any, Literal
 
 from trainguard.core.errors import RuleFailedError, RunMissingError
 from trainguard.core.job_policy import ALL
-from trainguard.core.records import JobRecord, NodeRecord, Status, StreamKey
+from trainguard.core.records import JobRecord, Status, StreamKey, StreamRecord
 from trainguard.engine.family import Families, ObjectSource
 from trainguard.engine.plan import RulePlan
 from trainguard.engine.streams.session import Announced, state_of
@@ -19,7 +19,7 @@ from trainguard.engine.training.scalar_files import ScalarState
 from trainguard.engine.training.stream import SCALAR_FILES, SCALARS, TRAINING, StepStream, match_key, step_rules
 from trainguard.formats.tensors.debug.keys import ALL_WORKERS, run_files, run_prefix
 from trainguard.formats.tensors.scalars.names import ScalarNames
-from trainguard.local.profile import Faults, TrainingFiles
+from trainguard.local.profile import ReadFaults, TrainingFiles
 from trainguard.render.details import encode_report
 from trainguard.report.training.digest import TrainingDigest, joined
 from trainguard.report.training.predictions import CONFUSION, names_of
@@ -47,7 +47,7 @@ Streams = tuple[Sequence[RuleSteps], ...]
 
 def evaluate_training(
     job: JobRecord, plan: RulePlan, families: Families, files: TrainingFiles
-) -> tuple[tuple[NodeRecord, ...], Streams, tuple[str, ...]]:
+) -> tuple[tuple[StreamRecord, ...], Streams, tuple[str, ...]]:
     """Evaluate an ended job by all rules of training health; return its items, what the rules found, and notes.
 
     Raises ProfileSourceError, PortUnavailableError.
@@ -74,8 +74,8 @@ def evaluate_training(
 
 def _evaluated(
     key: StreamKey, source: ObjectSource, plan: RulePlan, keys: Iterable[str]
-) -> tuple[NodeRecord, Sequence[RuleSteps], Sequence[str]]:
-    session = TRAINING_HEALTH.open_session(NodeRecord(key), source, plan)
+) -> tuple[StreamRecord, Sequence[RuleSteps], Sequence[str]]:
+    session = TRAINING_HEALTH.open_session(StreamRecord(key), source, plan)
     rules = {
         rule.name: RuleSteps(rule, plan.parameters[rule.name].in_force() if rule.name in plan.parameters else {})
         for rule in step_rules(plan)
@@ -87,7 +87,7 @@ def _evaluated(
             _note(outcome, session.stream)
 
     session.stream.after_step = note_step
-    faults = Faults()
+    faults = ReadFaults()
     for applied in session.apply(drain=True, modified_before=None):
         faults.note(applied)
     last = session.stream.finished()
@@ -161,7 +161,7 @@ def _finite(value: float | None) -> float | None:
 
 
 def digest_training(
-    training: TrainingFiles, job: str, records: Iterable[NodeRecord], streams: Streams, names: ScalarNames
+    training: TrainingFiles, job: str, records: Iterable[StreamRecord], streams: Streams, names: ScalarNames
 ) -> TrainingDigest | None:
     """Read what a report shows of a job's training; tensors that rules name are shown before others.
 

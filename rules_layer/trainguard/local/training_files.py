@@ -14,10 +14,10 @@ from itertools import combinations
 from pathlib import Path
 
 from trainguard.core.errors import (
-    ForeignKeyError,
     ProfileSourceError,
     TelemetryFormatError,
     TrainGuardError,
+    UnreadableKeyError,
     UnusableError,
 )
 from trainguard.core.layout import EndKey, ProfileRoot
@@ -112,7 +112,7 @@ def training_of(objects: ReadableObjects, bucket: str, root: ProfileRoot, keys: 
     tensors = ended = False
     scalars = []
     for key in keys:
-        with suppress(ForeignKeyError):
+        with suppress(UnreadableKeyError):
             parsed = match_key(key)
             ended = ended or isinstance(parsed, EndKey)
             tensors = tensors or isinstance(parsed, TensorKey | EndKey)
@@ -149,7 +149,7 @@ def _tensor_files(folder: Path, root: ProfileRoot) -> dict[str, Path]:
         name = file.relative_to(folder).as_posix()
         try:
             known = match_name(name)
-        except ForeignKeyError:
+        except UnreadableKeyError:
             known = None
         if known is not None:
             found[f"{run_prefix(root)}{name}"] = file

@@ -11,8 +11,8 @@ from typing import ClassVar
 import numpy as np
 
 from trainguard.formats.profile.snapshots import FloatArray, IntArray
-from trainguard.managed.framework_time import Correlation
-from trainguard.managed.rule import MAX_DATAPOINTS, CompatibleRule, Number, P, RuleParameters, Window
+from trainguard.managed.framework_time import ManagedCorrelation
+from trainguard.managed.rule import MAX_DATAPOINTS, CompatibleRule, ManagedRuleParameters, ManagedWindow, Number, P
 from trainguard.managed.system_stream import SystemWindow
 
 SNAPSHOT_S = 0.02
@@ -31,9 +31,9 @@ class _Bottleneck(CompatibleRule[P]):
         self._snapshots = 0
         self._low_gpu = 0
         self._found: dict[float, tuple[int, int]] = {}
-        self._correlation = Correlation()
+        self._correlation = ManagedCorrelation()
 
-    def observe(self, window: Window) -> None:
+    def observe(self, window: ManagedWindow) -> None:
         if len(self._found) > MAX_DATAPOINTS:
             self._found = {}
         times = self._fold(window.system)
@@ -95,7 +95,7 @@ def _by_snapshot(
     return dict(zip(times[order].tolist(), counts[order].tolist(), strict=True))
 
 
-class CPUBottleneckParameters(RuleParameters, frozen=True, kw_only=True):
+class ManagedCPUBottleneckParameters(ManagedRuleParameters, frozen=True, kw_only=True):
     """Thresholds in percent; ``patience`` in snapshots."""
 
     threshold: Number = 50
@@ -105,13 +105,13 @@ class CPUBottleneckParameters(RuleParameters, frozen=True, kw_only=True):
     documented: ClassVar[Mapping[str, Number | str | None]] = {"patience": 100}
 
 
-class CPUBottleneck(_Bottleneck[CPUBottleneckParameters]):
+class ManagedCPUBottleneck(_Bottleneck[ManagedCPUBottleneckParameters]):
     """Judges cores that are busy."""
 
     dimension, core_parameter = "CPUUtilization", "cpu_threshold"
 
 
-class IOBottleneckParameters(RuleParameters, frozen=True, kw_only=True):
+class ManagedIOBottleneckParameters(ManagedRuleParameters, frozen=True, kw_only=True):
     """Thresholds in percent; ``patience`` in snapshots."""
 
     threshold: Number = 50
@@ -121,7 +121,7 @@ class IOBottleneckParameters(RuleParameters, frozen=True, kw_only=True):
     documented: ClassVar[Mapping[str, Number | str | None]] = {"gpu_threshold": 70}
 
 
-class IOBottleneck(_Bottleneck[IOBottleneckParameters]):
+class ManagedIOBottleneck(_Bottleneck[ManagedIOBottleneckParameters]):
     """Judges cores that wait for I/O."""
 
     dimension, core_parameter = "I/OWaitPercentage", "io_threshold"

@@ -10,16 +10,16 @@ import numpy as np
 from trainguard.formats.profile.snapshots import FloatArray, IntArray
 from trainguard.managed.framework_reader import NOTHING, Scalar
 from trainguard.managed.framework_stream import FrameworkWindow
-from trainguard.managed.framework_time import Correlation, FrameworkTime, Kind, kinds_of, whole
-from trainguard.managed.history import History
-from trainguard.managed.rule import STEP_NAME, CompatibleRule, Number, RuleParameters, Window
+from trainguard.managed.framework_time import FrameworkTime, Kind, ManagedCorrelation, kinds_of, whole
+from trainguard.managed.history import ManagedHistory
+from trainguard.managed.rule import STEP_NAME, CompatibleRule, ManagedRuleParameters, ManagedWindow, Number
 
 FEWEST_STEPS = 100
 _HISTOGRAM_BINS = 100
 _DECIMALS = 2
 
 
-class StepOutlierParameters(RuleParameters, frozen=True, kw_only=True):
+class ManagedStepOutlierParameters(ManagedRuleParameters, frozen=True, kw_only=True):
     """``stddev`` in standard deviations; ``mode`` the name of further events, or None."""
 
     stddev: Number = 3
@@ -43,7 +43,7 @@ class _Steps:
 
     def __init__(self, stddev: Number) -> None:
         self._stddev = stddev
-        self._durations = History()
+        self._durations = ManagedHistory()
         self._numbers: list[Scalar] = []
         self._types: set[type] = set()
 
@@ -86,16 +86,16 @@ class _Steps:
         }
 
 
-class StepOutlier(CompatibleRule[StepOutlierParameters]):
+class ManagedStepOutlier(CompatibleRule[ManagedStepOutlierParameters]):
     """Counts, once a window, the outliers of every process and mode that has more than ``n_outliers`` of them."""
 
-    def __init__(self, parameters: StepOutlierParameters, first_us: int) -> None:
+    def __init__(self, parameters: ManagedStepOutlierParameters, first_us: int) -> None:
         super().__init__(parameters, first_us)
         self._steps: dict[str, dict[str, _Steps]] = {}
-        self._correlation = Correlation()
+        self._correlation = ManagedCorrelation()
         self.details["step_details"] = {}
 
-    def observe(self, window: Window) -> None:
+    def observe(self, window: ManagedWindow) -> None:
         """Append the window's steps, then judge every process and mode on all of its steps."""
         events = window.framework
         rows = self._selected(events)
@@ -166,7 +166,7 @@ _BINS = 100
 _US_PER_S = 1_000_000
 
 
-class DataloaderParameters(RuleParameters, frozen=True, kw_only=True):
+class ManagedDataloaderParameters(ManagedRuleParameters, frozen=True, kw_only=True):
     """Thresholds in percent of the number of cores; ``patience`` in seconds with loading, and not shown."""
 
     min_threshold: Number = 70
@@ -177,19 +177,19 @@ class DataloaderParameters(RuleParameters, frozen=True, kw_only=True):
         return [("min_threshold", self.min_threshold), ("max_threshold", self.max_threshold)]
 
 
-class Dataloader(CompatibleRule[DataloaderParameters]):
+class ManagedDataloader(CompatibleRule[ManagedDataloaderParameters]):
     """Counts, once a window with loading, too few and too many loading processes."""
 
-    def __init__(self, parameters: DataloaderParameters, first_us: int) -> None:
+    def __init__(self, parameters: ManagedDataloaderParameters, first_us: int) -> None:
         super().__init__(parameters, first_us)
         self._cores: list[str] = []
         self._counts: list[int] = []
-        self._seconds = History()
+        self._seconds = ManagedHistory()
         self._pin_memory: Any = None
         self._num_workers: Any = None
         self._prefetch: bool | None = False
 
-    def observe(self, window: Window) -> None:
+    def observe(self, window: ManagedWindow) -> None:
         """Count the window's loading processes a second, and judge the median of all counts."""
         if not self._cores:
             self._cores = window.system.names_in(window.system.rows_of("CPUUtilization"))
@@ -258,16 +258,16 @@ def _rows_of_phases(events: FrameworkWindow, phases: frozenset[str] | set[str]) 
 _OTHERS = "others"
 
 
-class OverallFrameworkMetrics(CompatibleRule[RuleParameters]):
+class ManagedOverallFrameworkMetrics(CompatibleRule[ManagedRuleParameters]):
     """Reports shares of phases and operators over the whole job; never triggers."""
 
-    def __init__(self, parameters: RuleParameters, first_us: int) -> None:
+    def __init__(self, parameters: ManagedRuleParameters, first_us: int) -> None:
         super().__init__(parameters, first_us)
         self._time = FrameworkTime()
         self._gpu_phases: set[int] = set()
         self._first_start: float | None = None
 
-    def observe(self, window: Window) -> None:
+    def observe(self, window: ManagedWindow) -> None:
         """Add the window's events, steps one after the other because each changes "others"."""
         events = window.framework
         kinds = kinds_of(events)
@@ -310,21 +310,21 @@ class OverallFrameworkMetrics(CompatibleRule[RuleParameters]):
         self.details.update({key: shares[key] for key in self.details})
 
 
-class MaxInitializationTimeParameters(RuleParameters, frozen=True, kw_only=True):
+class ManagedMaxInitializationTimeParameters(ManagedRuleParameters, frozen=True, kw_only=True):
     """``threshold`` in minutes."""
 
     threshold: Number = 20
 
 
-class MaxInitializationTime(CompatibleRule[MaxInitializationTimeParameters]):
+class ManagedMaxInitializationTime(CompatibleRule[ManagedMaxInitializationTimeParameters]):
     """Reports the first and last step, and the first and last system sample."""
 
-    def __init__(self, parameters: MaxInitializationTimeParameters, first_us: int) -> None:
+    def __init__(self, parameters: ManagedMaxInitializationTimeParameters, first_us: int) -> None:
         super().__init__(parameters, first_us)
         self._steps: dict[str, float] = {}
         self.details["step_num"] = self._steps
 
-    def observe(self, window: Window) -> None:
+    def observe(self, window: ManagedWindow) -> None:
         """Widen the job's times, note the steps, and judge a waiting time of 0."""
         details: dict[str, Any] = self.details
         if len(window.system):

@@ -57,7 +57,7 @@ _Events = tuple[FloatArray, dict[int, LoaderSettings]]
 _START, _END, _DURATION, _NODE, _PHASE, _NAME, _STEP, _PROCESS = range(8)
 
 
-class FrameworkStream:
+class ManagedFrameworkStream:
     """The five parsers of the original, with what they remember; ``tally`` counts what was not used."""
 
     def __init__(self, tally: Counter[str]) -> None:

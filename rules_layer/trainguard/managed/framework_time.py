@@ -154,7 +154,7 @@ def _operator_shares(operators: dict[str, Sums]) -> tuple[Sums, Sums]:
     return _percentages(percent), {name: whole(totals[name]) for name in percent}
 
 
-class Correlation:
+class ManagedCorrelation:
     """Time of the events that queries selected, over the whole job.
 
     ``Details`` show what the last query wrote, so queries only reserve the keys that they would write first, and

@@ -14,7 +14,7 @@ WHISKER_IQRS = 1.5
 _FIRST_CAPACITY = 1_024
 
 
-class History:
+class ManagedHistory:
     """Values of one series since the job's start, or since the rule dropped its state."""
 
     def __init__(self) -> None:
@@ -50,11 +50,11 @@ class NodeHistories:
     """
 
     def __init__(self) -> None:
-        self.nodes: dict[str, dict[str, History]] = {}
+        self.nodes: dict[str, dict[str, ManagedHistory]] = {}
         self.points = 0
 
-    def of(self, node: str, name: str) -> History:
-        return self.nodes.setdefault(node, {}).setdefault(name, History())
+    def of(self, node: str, name: str) -> ManagedHistory:
+        return self.nodes.setdefault(node, {}).setdefault(name, ManagedHistory())
 
     def extend(self, samples: Iterable[SeriesSamples]) -> None:
         for part in samples:
@@ -72,7 +72,7 @@ class NodeHistories:
                 self.points = len(self.of(last.node, last.name))
             yield piece
 
-    def __iter__(self) -> Iterator[tuple[str, str, History]]:
+    def __iter__(self) -> Iterator[tuple[str, str, ManagedHistory]]:
         return ((node, name, history) for node, devices in self.nodes.items() for name, history in devices.items())
 
 

@@ -5,30 +5,35 @@ from collections.abc import Mapping
 from typing import Any
 
 from trainguard.core.errors import RuleConfigError
-from trainguard.managed.bottleneck import CPUBottleneck, IOBottleneck
-from trainguard.managed.framework_rules import Dataloader, MaxInitializationTime, OverallFrameworkMetrics, StepOutlier
-from trainguard.managed.rule import AnyCompatibleRule, RuleParameters
+from trainguard.managed.bottleneck import ManagedCPUBottleneck, ManagedIOBottleneck
+from trainguard.managed.framework_rules import (
+    ManagedDataloader,
+    ManagedMaxInitializationTime,
+    ManagedOverallFrameworkMetrics,
+    ManagedStepOutlier,
+)
+from trainguard.managed.rule import AnyCompatibleRule, ManagedRuleParameters
 from trainguard.managed.system_rules import (
-    BatchSize,
-    GPUMemoryIncrease,
-    LoadBalancing,
-    LowGPUUtilization,
-    OverallSystemUsage,
+    ManagedBatchSize,
+    ManagedGPUMemoryIncrease,
+    ManagedLoadBalancing,
+    ManagedLowGPUUtilization,
+    ManagedOverallSystemUsage,
 )
 from trainguard.rules.profiler_report import PROFILER_REPORT
 
 RULES: tuple[type[AnyCompatibleRule], ...] = (
-    CPUBottleneck,
-    IOBottleneck,
-    LowGPUUtilization,
-    StepOutlier,
-    GPUMemoryIncrease,
-    BatchSize,
-    MaxInitializationTime,
-    LoadBalancing,
-    OverallSystemUsage,
-    Dataloader,
-    OverallFrameworkMetrics,
+    ManagedCPUBottleneck,
+    ManagedIOBottleneck,
+    ManagedLowGPUUtilization,
+    ManagedStepOutlier,
+    ManagedGPUMemoryIncrease,
+    ManagedBatchSize,
+    ManagedMaxInitializationTime,
+    ManagedLoadBalancing,
+    ManagedOverallSystemUsage,
+    ManagedDataloader,
+    ManagedOverallFrameworkMetrics,
 )
 
 
@@ -38,7 +43,7 @@ DEFAULT_SCAN_INTERVAL_US = 60_000_000
 Settings = Mapping[str, Mapping[str, Any]]
 
 
-def resolve_compatible_parameters(settings: Settings, *, documented: bool = False) -> dict[str, RuleParameters]:
+def resolve_compatible_parameters(settings: Settings, *, documented: bool = False) -> dict[str, ManagedRuleParameters]:
     """Resolve ``{"Rule": {"parameter": value}}`` to the parameters of all eleven sub-rules.
 
     A number keeps its type: 50 is shown as 50, 50.0 as 50.0. Sub-rules ignore ``scan_interval_us``. ``documented``
@@ -70,8 +75,8 @@ def resolve_scan_interval_us(settings: Settings) -> int:
 
 
 def _resolve(
-    rule: str, parameters_type: type[RuleParameters], given: Mapping[str, Any], documented: bool
-) -> RuleParameters:
+    rule: str, parameters_type: type[ManagedRuleParameters], given: Mapping[str, Any], documented: bool
+) -> ManagedRuleParameters:
     names = parameters_type.__struct_fields__
     values: dict[str, Any] = dict(parameters_type.documented) if documented else {}
     for parameter, value in given.items():

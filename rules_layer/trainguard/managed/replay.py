@@ -16,7 +16,7 @@ import numpy as np
 
 from trainguard.core.errors import RuleConfigError
 from trainguard.managed.framework_reader import FrameworkFile, read_framework_file
-from trainguard.managed.framework_stream import FrameworkStream
+from trainguard.managed.framework_stream import ManagedFrameworkStream
 from trainguard.managed.parameters import (
     RULES,
     SCAN_INTERVAL,
@@ -24,9 +24,9 @@ from trainguard.managed.parameters import (
     resolve_compatible_parameters,
     resolve_scan_interval_us,
 )
-from trainguard.managed.rule import AnyCompatibleRule, Window
+from trainguard.managed.rule import AnyCompatibleRule, ManagedWindow
 from trainguard.managed.source import Catalogue, catalogue
-from trainguard.managed.system_stream import SystemFile, SystemStream, read_system_file
+from trainguard.managed.system_stream import ManagedSystemStream, SystemFile, read_system_file
 from trainguard.rules.profiler_report import PROFILER_REPORT
 
 TIME_BUFFER_US = 180_000_000
@@ -161,11 +161,11 @@ class _Windows:
         named = ((file, read(file.name)) for file in files.framework)
         self._system_files = FilesAhead(self._system_counted(parsed(bodies, read_system_file, file_map)))
         self._framework_files = FilesAhead(self._framework_counted(parsed(named, read_framework_file, file_map)))
-        self._system = SystemStream()
-        self._framework = FrameworkStream(self.tally)
+        self._system = ManagedSystemStream()
+        self._framework = ManagedFrameworkStream(self.tally)
 
-    def cut(self, start_us: int, end_us: int) -> Window:
-        return Window(
+    def cut(self, start_us: int, end_us: int) -> ManagedWindow:
+        return ManagedWindow(
             start_us=start_us,
             end_us=end_us,
             system=self._system.window(self._system_span(start_us, end_us), start_us, end_us),

@@ -16,10 +16,10 @@ MAX_DATAPOINTS = 1_000_000
 STEP_NAME = "Step:ModeKeys"
 
 Number = int | float
-P = TypeVar("P", bound="RuleParameters")
+P = TypeVar("P", bound="ManagedRuleParameters")
 
 
-class RuleParameters(msgspec.Struct, frozen=True, kw_only=True):
+class ManagedRuleParameters(msgspec.Struct, frozen=True, kw_only=True):
     """Parameters of a sub-rule under the managed service's names, with the defaults of the container's code.
 
     ``documented`` holds the documentation's defaults where they differ; ``texts`` are no numbers.
@@ -29,7 +29,7 @@ class RuleParameters(msgspec.Struct, frozen=True, kw_only=True):
     texts: ClassVar[frozenset[str]] = frozenset()
 
     def text(self) -> str:
-        """Return the report's ``RuleParameters``."""
+        """Return the report's ``ManagedRuleParameters``."""
         return "\n".join(f"{name}:{value}" for name, value in self.shown())
 
     def shown(self) -> list[tuple[str, Number | str | None]]:
@@ -38,7 +38,7 @@ class RuleParameters(msgspec.Struct, frozen=True, kw_only=True):
 
 
 @dataclass(frozen=True, slots=True)
-class Window:
+class ManagedWindow:
     """What every sub-rule is fed: a closed window, in epoch microseconds, and its samples and events."""
 
     start_us: int
@@ -59,7 +59,7 @@ class CompatibleRule(ABC, Generic[P]):
 
     def __init_subclass__(cls) -> None:
         """Take the name of the rule from its class, and the type of its parameters from the base."""
-        cls.name = cls.__name__
+        cls.name = cls.__name__.removeprefix("Managed")
         (cls.parameters_type,) = get_args(vars(cls)["__orig_bases__"][0])
 
     def __init__(self, parameters: P, first_us: int) -> None:
@@ -69,7 +69,7 @@ class CompatibleRule(ABC, Generic[P]):
         self.details: dict[str, Any] = {}
 
     @abstractmethod
-    def observe(self, window: Window) -> None:
+    def observe(self, window: ManagedWindow) -> None:
         """Fold one window in."""
 
     def finish(self) -> None:

@@ -7,11 +7,11 @@ import numpy as np
 from numpy.lib.stride_tricks import sliding_window_view
 
 from trainguard.formats.profile.snapshots import FloatArray, IntArray
-from trainguard.managed.history import QUARTILES, History, NodeHistories, box, chosen, upper_quantile
-from trainguard.managed.rule import MAX_DATAPOINTS, CompatibleRule, Number, RuleParameters, Window
-from trainguard.managed.system_stream import Series, SeriesSamples, SystemWindow
+from trainguard.managed.history import QUARTILES, ManagedHistory, NodeHistories, box, chosen, upper_quantile
+from trainguard.managed.rule import MAX_DATAPOINTS, CompatibleRule, ManagedRuleParameters, ManagedWindow, Number
+from trainguard.managed.system_stream import ManagedSeries, SeriesSamples, SystemWindow
 
-_METRICS: dict[str, Callable[[Series], bool]] = {
+_METRICS: dict[str, Callable[[ManagedSeries], bool]] = {
     "Network": lambda series: series.dimension == "Algorithm",
     "GPU": lambda series: series.dimension == "GPUUtilization",
     "CPU": lambda series: series.dimension == "CPUUtilization",
@@ -55,10 +55,10 @@ class _SumsByTime:
         return sums
 
 
-class OverallSystemUsage(CompatibleRule[RuleParameters]):
+class ManagedOverallSystemUsage(CompatibleRule[ManagedRuleParameters]):
     """Reports the percentiles of six metrics for every node; never triggers."""
 
-    def __init__(self, parameters: RuleParameters, first_us: int) -> None:
+    def __init__(self, parameters: ManagedRuleParameters, first_us: int) -> None:
         super().__init__(parameters, first_us)
         self._used: dict[str, dict[str, _SumsByTime]] = {metric: {} for metric in _METRICS}
         self._shown: dict[tuple[str, str], tuple[_SumsByTime, int, int]] = {}
@@ -67,7 +67,7 @@ class OverallSystemUsage(CompatibleRule[RuleParameters]):
         self._gpus: set[str] = set()
         self._cores: set[str] = set()
 
-    def observe(self, window: Window) -> None:
+    def observe(self, window: ManagedWindow) -> None:
         """Add the window's samples to the six series of each node; what the report shows follows every window."""
         system = window.system
         self._gpus.update(system.names_in(system.rows_of("GPUUtilization")))
@@ -87,7 +87,7 @@ class OverallSystemUsage(CompatibleRule[RuleParameters]):
                 divisor = len(divisors[metric]) if metric in divisors else 1
                 self._shown[metric, node] = series, series.windows, divisor
 
-    def _add(self, metric: str, system: SystemWindow, wanted: Callable[[Series], bool]) -> None:
+    def _add(self, metric: str, system: SystemWindow, wanted: Callable[[ManagedSeries], bool]) -> None:
         if not len(system):
             return
         chosen = np.array([wanted(series) for series in system.table], dtype=np.bool_)
@@ -111,7 +111,7 @@ def _share(number: np.float64, divisor: int) -> float:
     return float(np.round(number / divisor, _DECIMALS)) if divisor else float("inf")
 
 
-class BatchSizeParameters(RuleParameters, frozen=True, kw_only=True):
+class ManagedBatchSizeParameters(ManagedRuleParameters, frozen=True, kw_only=True):
     """Thresholds of 95th percentiles in percent; ``window`` and ``patience`` in values."""
 
     cpu_threshold_p95: Number = 70
@@ -122,18 +122,18 @@ class BatchSizeParameters(RuleParameters, frozen=True, kw_only=True):
     documented: ClassVar[Mapping[str, Number | str | None]] = {"patience": 100}
 
 
-class BatchSize(CompatibleRule[BatchSizeParameters]):
+class ManagedBatchSize(CompatibleRule[ManagedBatchSizeParameters]):
     """Counts, once a window, every GPU with low utilisation and memory on a node with low CPU utilisation."""
 
-    def __init__(self, parameters: BatchSizeParameters, first_us: int) -> None:
+    def __init__(self, parameters: ManagedBatchSizeParameters, first_us: int) -> None:
         super().__init__(parameters, first_us)
-        self._cpu: dict[str, History] = {}
+        self._cpu: dict[str, ManagedHistory] = {}
         self._gpu = NodeHistories()
         self._memory = NodeHistories()
         self._cores: set[str] = set()
         self._small: dict[tuple[str, str], tuple[FloatArray, FloatArray, FloatArray]] = {}
 
-    def observe(self, window: Window) -> None:
+    def observe(self, window: ManagedWindow) -> None:
         """Append the window's values, then judge every node and its GPUs on their last ``window`` values."""
         self._memory.extend(window.system.of("GPUMemoryUtilization"))
         self._gpu.extend(window.system.of("GPUUtilization"))
@@ -141,13 +141,13 @@ class BatchSize(CompatibleRule[BatchSizeParameters]):
         self._cores.update(window.system.names_in(cores))
         for node, rows in window.system.by_node(cores).items():
             # Each node's mean over cores, at each exact time in the order in which the times were met.
-            self._cpu.setdefault(node, History()).extend(_sums_by_time(window.system, rows) / len(self._cores))
+            self._cpu.setdefault(node, ManagedHistory()).extend(_sums_by_time(window.system, rows) / len(self._cores))
         for node, history in self._cpu.items():
             self.datapoints = len(history)
             if len(history) > self.parameters.window and len(history) > self.parameters.patience:
                 self._judge(node, history)
 
-    def _judge(self, node: str, history: History) -> None:
+    def _judge(self, node: str, history: ManagedHistory) -> None:
         limits = self.parameters
         cpu = upper_quantile(history.last(limits.window), 0.95)
         if not cpu < limits.cpu_threshold_p95:
@@ -189,7 +189,7 @@ def _sums_by_time(system: SystemWindow, rows: IntArray) -> FloatArray:
     return np.asarray(sums[met[np.argsort(first)]], dtype=np.float64)
 
 
-class GPUMemoryIncreaseParameters(RuleParameters, frozen=True, kw_only=True):
+class ManagedGPUMemoryIncreaseParameters(ManagedRuleParameters, frozen=True, kw_only=True):
     """``increase`` in points of a percentage; ``patience`` and ``window`` in values of a GPU."""
 
     increase: Number = 5
@@ -202,15 +202,15 @@ class GPUMemoryIncreaseParameters(RuleParameters, frozen=True, kw_only=True):
 _Jumps = tuple[int, int, str, str, FloatArray, float]
 
 
-class GPUMemoryIncrease(CompatibleRule[GPUMemoryIncreaseParameters]):
+class ManagedGPUMemoryIncrease(CompatibleRule[ManagedGPUMemoryIncreaseParameters]):
     """Counts every single value at which the newer mean exceeds the older one."""
 
-    def __init__(self, parameters: GPUMemoryIncreaseParameters, first_us: int) -> None:
+    def __init__(self, parameters: ManagedGPUMemoryIncreaseParameters, first_us: int) -> None:
         super().__init__(parameters, first_us)
         self._used = NodeHistories()
         self._newest: dict[tuple[str, str], tuple[FloatArray, float]] = {}
 
-    def observe(self, window: Window) -> None:
+    def observe(self, window: ManagedWindow) -> None:
         """Append the window's values one after the other, judging after each."""
         for piece in self._used.pieces(window.system.of("GPUMemoryUtilization"), MAX_DATAPOINTS):
             for _, count, node, gpu, values, increase in sorted(self._judge(piece), key=lambda jumps: jumps[0]):
@@ -254,7 +254,7 @@ def _increases(known: FloatArray, sizes: IntArray, window: int) -> FloatArray:
     return increases
 
 
-class LowGPUUtilizationParameters(RuleParameters, frozen=True, kw_only=True):
+class ManagedLowGPUUtilizationParameters(ManagedRuleParameters, frozen=True, kw_only=True):
     """Thresholds in percent; ``window`` and ``patience`` in values of a GPU."""
 
     threshold_p95: Number = 70
@@ -263,15 +263,15 @@ class LowGPUUtilizationParameters(RuleParameters, frozen=True, kw_only=True):
     patience: Number = 1000
 
 
-class LowGPUUtilization(CompatibleRule[LowGPUUtilizationParameters]):
+class ManagedLowGPUUtilization(CompatibleRule[ManagedLowGPUUtilizationParameters]):
     """Counts, once a window, every GPU that is under-utilised or fluctuates."""
 
-    def __init__(self, parameters: LowGPUUtilizationParameters, first_us: int) -> None:
+    def __init__(self, parameters: ManagedLowGPUUtilizationParameters, first_us: int) -> None:
         super().__init__(parameters, first_us)
         self._used = NodeHistories()
         self._low: dict[tuple[str, str], tuple[FloatArray, float, float]] = {}
 
-    def observe(self, window: Window) -> None:
+    def observe(self, window: ManagedWindow) -> None:
         """Append the window's values, then judge every GPU on its last ``window`` values."""
         self._used.extend(window.system.of("GPUUtilization"))
         overflow = False
@@ -283,7 +283,7 @@ class LowGPUUtilization(CompatibleRule[LowGPUUtilizationParameters]):
         if overflow:
             self._used = NodeHistories()
 
-    def _judge(self, node: str, gpu: str, history: History, start_us: int) -> None:
+    def _judge(self, node: str, gpu: str, history: ManagedHistory, start_us: int) -> None:
         newest = history.last(self.parameters.window)
         if not newest.size:
             return
@@ -307,7 +307,7 @@ class LowGPUUtilization(CompatibleRule[LowGPUUtilizationParameters]):
 _EDGES = np.arange(0, 100, 2)
 
 
-class LoadBalancingParameters(RuleParameters, frozen=True, kw_only=True):
+class ManagedLoadBalancingParameters(ManagedRuleParameters, frozen=True, kw_only=True):
     """Threshold of the distance between histograms, in [0, 0.83]; ``patience`` in values of a GPU."""
 
     threshold: Number = 0.2
@@ -315,15 +315,15 @@ class LoadBalancingParameters(RuleParameters, frozen=True, kw_only=True):
     documented: ClassVar[Mapping[str, Number | str | None]] = {"threshold": 0.5, "patience": 10}
 
 
-class LoadBalancing(CompatibleRule[LoadBalancingParameters]):
+class ManagedLoadBalancing(CompatibleRule[ManagedLoadBalancingParameters]):
     """Reports a histogram of every GPU's whole history, in bins 2 points wide up to 98 %."""
 
-    def __init__(self, parameters: LoadBalancingParameters, first_us: int) -> None:
+    def __init__(self, parameters: ManagedLoadBalancingParameters, first_us: int) -> None:
         super().__init__(parameters, first_us)
         self._used = NodeHistories()
         self._shown: dict[tuple[str, str], FloatArray] = {}
 
-    def observe(self, window: Window) -> None:
+    def observe(self, window: ManagedWindow) -> None:
         """Append the window's values; what the report shows follows every window."""
         for _ in self._used.pieces(window.system.of("GPUUtilization"), MAX_DATAPOINTS):
             pass

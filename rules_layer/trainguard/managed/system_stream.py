@@ -32,7 +32,7 @@ class _Line(msgspec.Struct, gc=False):
 
 
 @dataclass(frozen=True, slots=True)
-class Series:
+class ManagedSeries:
     node: str
     name: str
     dimension: str
@@ -50,7 +50,7 @@ class SystemFile:
     times_ns: NDArray[np.int64]
     values: FloatArray
     series: NDArray[np.int32]
-    table: tuple[Series, ...]
+    table: tuple[ManagedSeries, ...]
     bad_lines: int
 
     @property
@@ -81,7 +81,7 @@ def read_system_file(body: bytes) -> SystemFile:
         times_ns=(bounded * 1000 * 1000 * 1000).astype(np.int64),
         values=np.array([line.Value for line in lines], dtype=np.float64),
         series=np.array(series, dtype=np.int32),
-        table=tuple(Series(node, "null" if name is None else name, of) for node, name, of in columns.known),
+        table=tuple(ManagedSeries(node, "null" if name is None else name, of) for node, name, of in columns.known),
         bad_lines=written - len(lines),
     )
 
@@ -160,7 +160,7 @@ class SystemWindow:
     times: FloatArray
     values: FloatArray
     series: IntArray
-    table: list[Series]
+    table: list[ManagedSeries]
     instants: FloatArray
     instant: IntArray
     run_starts: IntArray
@@ -208,7 +208,7 @@ class SystemWindow:
         return found
 
 
-class SystemStream:
+class ManagedSystemStream:
     """Cuts windows out of files and numbers the series of the whole job."""
 
     def __init__(self) -> None:

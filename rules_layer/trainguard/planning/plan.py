@@ -100,7 +100,7 @@ class MeasuredJob:
 
 
 @dataclass(frozen=True, slots=True)
-class Wanted:
+class PlanLimits:
     """Machines, and factors on a GPU's samples in a step and on the samples of all GPUs in a step."""
 
     cluster: Cluster
@@ -112,10 +112,10 @@ class Wanted:
         return 1.0 / self.global_batch
 
 
-def wanted(old: Cluster, new: Cluster, *, batch: float = 1.0, keeps_global_batch: bool = False) -> Wanted:
+def wanted(old: Cluster, new: Cluster, *, batch: float = 1.0, keeps_global_batch: bool = False) -> PlanLimits:
     """Return what is asked for: the batch of a GPU times ``batch``, or that of all GPUs as it is."""
     gpus = new.world / old.world
-    return Wanted(new, 1.0 / gpus, 1.0) if keeps_global_batch else Wanted(new, batch, batch * gpus)
+    return PlanLimits(new, 1.0 / gpus, 1.0) if keeps_global_batch else PlanLimits(new, batch, batch * gpus)
 
 
 @dataclass(frozen=True, slots=True)
@@ -125,12 +125,12 @@ class Planner:
     job: MeasuredJob
     scaling: Scaling = field(default=MEASURED)
 
-    def rows(self, asked: Sequence[Wanted]) -> list[PlannedRow]:
+    def rows(self, asked: Sequence[PlanLimits]) -> list[PlannedRow]:
         """Return the job as it ran, and then as is asked for."""
-        ran = self._row(Wanted(self.job.cluster), None)
+        ran = self._row(PlanLimits(self.job.cluster), None)
         return [ran, *(self._row(each, ran) for each in asked if not self.lacks(each))]
 
-    def lacks(self, asked: Wanted) -> list[Lack]:
+    def lacks(self, asked: PlanLimits) -> list[Lack]:
         """Return what is needed to plan this at all, and is unknown."""
         name = asked.cluster.instance_type or ""
         if not asked.cluster.gpus:
@@ -141,12 +141,12 @@ class Planner:
         unknown = asked.cluster.instance_type != self.job.cluster.instance_type and self._sort(asked) is None
         return [Lack(kind=Lacking.PEAKS, name=name)] if unknown else []
 
-    def _sort(self, asked: Wanted) -> float | None:
+    def _sort(self, asked: PlanLimits) -> float | None:
         """Return the factor of other GPUs; None where the peaks of one of both are unknown."""
         old, new = self.job.cluster.peaks, asked.cluster.peaks
         return None if old is None or new is None else sort_factor(old, new, self.job.precision)
 
-    def _row(self, asked: Wanted, ran: PlannedRow | None) -> PlannedRow:
+    def _row(self, asked: PlanLimits, ran: PlannedRow | None) -> PlannedRow:
         parts = self.job.whole() if ran is None else self._parts(asked)
         total = max(sum(parts.values()), _LEAST_S)
         fixed = sum(parts.get(bucket, 0.0) for bucket in (*_ONCE, *_AS_OFTEN))
@@ -176,11 +176,11 @@ class Planner:
             parts={bucket.value: each for bucket, each in parts.items() if each > 0.0},
         )
 
-    def _other_gpu(self, asked: Wanted) -> bool:
+    def _other_gpu(self, asked: PlanLimits) -> bool:
         old, new = self.job.cluster.peaks, asked.cluster.peaks
         return (old and old.gpu) != (new and new.gpu)
 
-    def _parts(self, asked: Wanted) -> dict[Bucket, float]:
+    def _parts(self, asked: PlanLimits) -> dict[Bucket, float]:
         """Return the seconds by bucket on other machines or with another batch."""
         before = self.job.whole()
         gpus = asked.cluster.world / self.job.cluster.world
@@ -196,7 +196,9 @@ class Planner:
         parts[Bucket.NO_SAMPLES] = before.get(Bucket.NO_SAMPLES, 0.0) * ratio
         return parts
 
-    def _of_steps(self, before: Mapping[Bucket, float], asked: Wanted, gpus: float, sort: float) -> dict[Bucket, float]:
+    def _of_steps(
+        self, before: Mapping[Bucket, float], asked: PlanLimits, gpus: float, sort: float
+    ) -> dict[Bucket, float]:
         communication = self.job.communication
         explained = communication is not None and bool(communication.collectives)
         growth = self.scaling.factor(1.0, gpus)
@@ -215,7 +217,7 @@ class Planner:
             parts[Bucket.COMMUNICATION] = max(here + more, 0.0) * asked.steps
         return parts
 
-    def assumptions(self, asked: Sequence[Wanted]) -> Iterator[Assumption]:
+    def assumptions(self, asked: Sequence[PlanLimits]) -> Iterator[Assumption]:
         """Yield what the rows take for granted, each once."""
         job, cluster = self.job, self.job.cluster
         if any(each.steps != 1.0 for each in asked):
@@ -240,7 +242,7 @@ class Planner:
         if job.left != 1.0:
             yield Assumption(kind=Assumed.WHOLE_JOB, value=job.left)
 
-    def _of_communication(self, asked: Sequence[Wanted]) -> Iterator[Assumption]:
+    def _of_communication(self, asked: Sequence[PlanLimits]) -> Iterator[Assumption]:
         found = self.job.communication
         if found is None or not found.collectives:
             yield Assumption(kind=Assumed.NO_TRACE, value=self.scaling.gpus)

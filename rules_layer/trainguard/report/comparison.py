@@ -8,7 +8,7 @@ from trainguard.ledger.bucket import BUCKET_WORDS
 from trainguard.render import numbers
 from trainguard.report.document import Change, Comparison, Report, Unit
 from trainguard.report.timeline.series import Timelines
-from trainguard.report.training.digest import Series
+from trainguard.report.training.digest import ScalarSeries
 
 LEAST_SHARE = 0.0005
 
@@ -28,7 +28,7 @@ def compared(report: Report, other: Report) -> Comparison:
     )
 
 
-def losses(report: Report) -> Mapping[str, Series]:
+def losses(report: Report) -> Mapping[str, ScalarSeries]:
     """Return the losses of a report by what they are called: ``loss``, ``loss (eval)``."""
     held = [] if report.training is None else report.training.series
     named = {f"{each.name} ({each.mode.lower()})" if each.mode != "GLOBAL" else each.name: each for each in held}
@@ -67,7 +67,7 @@ def typical_steps(timelines: Timelines | None) -> dict[str, float]:
     return {mode: statistics.median(values) for mode, values in held.items() if values}
 
 
-def _loss(here: Mapping[str, Series], there: Mapping[str, Series]) -> Iterator[Change]:
+def _loss(here: Mapping[str, ScalarSeries], there: Mapping[str, ScalarSeries]) -> Iterator[Change]:
     for name in dict.fromkeys([*here, *there]):
         held = [() if name not in each else each[name].mean for each in (here, there)]
         own, others = ([value for value in values if value is not None] for values in held)

@@ -12,7 +12,7 @@ from typing import Any, Literal
 
 import msgspec
 
-from trainguard.core.finding import EpisodeEntry, Fact, Progress
+from trainguard.core.finding import EpisodeEntry, Fact, Patience
 from trainguard.core.records import JobStatus
 from trainguard.engine.diagnosis.case import Level
 from trainguard.kernels.verdict import CaptureVerdict
@@ -21,7 +21,7 @@ from trainguard.planning.document import FinishForecast
 from trainguard.render.rule_entry import RuleEntry
 from trainguard.report.evaluated_job import NodeCoverage
 from trainguard.report.timeline.series import Timelines
-from trainguard.report.training.digest import Series
+from trainguard.report.training.digest import ScalarSeries
 from trainguard.report.training.document import TrainingReport
 from trainguard.rules.change import ChangeCode
 
@@ -50,7 +50,7 @@ Scope = Literal["state", "full"]
 Unit = Literal["money", "seconds", "share", "number"]
 
 
-class Verdict(msgspec.Struct, frozen=True, kw_only=True):
+class Headline(msgspec.Struct, frozen=True, kw_only=True):
     """Three sentences, read first: is the job healthy, what is the one thing to change, what does leaving it cost.
 
     level: The first sentence in a word. ``healthy`` only where enough was judged, nothing was found, and no sizeable
@@ -215,7 +215,7 @@ class Comparison(msgspec.Struct, frozen=True, kw_only=True):
     loss: list[Change]
     found_here: list[str]
     found_there: list[str]
-    losses: list[Series]
+    losses: list[ScalarSeries]
 
 
 class Report(msgspec.Struct, frozen=True, kw_only=True):
@@ -240,7 +240,7 @@ class Report(msgspec.Struct, frozen=True, kw_only=True):
     scope: Scope
     final: bool
     healthy: bool
-    verdict: Verdict
+    verdict: Headline
     summary: str
     fired: list[str]
     findings: list[FindingEntry]
@@ -272,7 +272,7 @@ def encode_document(report: Report) -> bytes:
 
 DIALECT = "https://json-schema.org/draft/2020-12/schema"
 IDENTITY = f"urn:trainguard:report:{SCHEMA_VERSION}"
-OMITTING = frozenset(each.__name__ for each in (Fact, Progress) if each.__struct_config__.omit_defaults)
+OMITTING = frozenset(each.__name__ for each in (Fact, Patience) if each.__struct_config__.omit_defaults)
 
 _REFERENCE = "#/$defs/{name}"
 # A field of a docstring: ``name: text``, or ``name : type`` with the text on the next line.

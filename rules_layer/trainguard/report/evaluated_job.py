@@ -6,14 +6,14 @@ from functools import cached_property
 
 import msgspec
 
-from trainguard.core.records import JobRecord, NodeRecord
+from trainguard.core.records import JobRecord, StreamRecord
 from trainguard.core.timestamps import iso_time
-from trainguard.engine.diagnosis.case import Case, Diagnosis, case_of, diagnose, unit_verdicts
+from trainguard.engine.diagnosis.case import Diagnosis, JobCase, case_of, diagnose, unit_verdicts
 from trainguard.engine.family import Families
 from trainguard.engine.installed import FAMILIES
 from trainguard.engine.plan import RulePlan
 from trainguard.engine.profiler.family import ProfilerStreams
-from trainguard.engine.verdicts.verdict import Verdict
+from trainguard.engine.verdicts.verdict import RuleOutcome
 
 
 class NodeCoverage(msgspec.Struct, frozen=True, kw_only=True):
@@ -36,10 +36,10 @@ class NodeCoverage(msgspec.Struct, frozen=True, kw_only=True):
 
 
 @dataclass(frozen=True)
-class EvaluatedJob(Case):
+class EvaluatedJob(JobCase):
     """A job, its streams, its diagnosis, and what the rules say; ``by_node`` is by rule and node."""
 
-    by_node: Mapping[str, Mapping[str, Verdict]] = field(default_factory=dict)
+    by_node: Mapping[str, Mapping[str, RuleOutcome]] = field(default_factory=dict)
     families: Families = FAMILIES
 
     @cached_property
@@ -98,7 +98,7 @@ class EvaluatedJob(Case):
 
 
 def evaluate_job(
-    job: JobRecord, plan: RulePlan, records: Sequence[NodeRecord], families: Families = FAMILIES
+    job: JobRecord, plan: RulePlan, records: Sequence[StreamRecord], families: Families = FAMILIES
 ) -> EvaluatedJob:
     """Judge a job from its items; raises StateCodecError when one of them cannot be decoded."""
     streams = families.open(job.job, plan, records)

@@ -14,11 +14,11 @@ from trainguard.engine.diagnosis.case import (
     NOT_JUDGED_DEVICES,
     RUNS_NOT_JUDGED,
     UNCERTAIN_SERIES,
-    UNREAD_PARTS,
+    UNREAD_PART_COUNTERS,
 )
 from trainguard.pricing.table import PriceTable, packaged_prices
 from trainguard.report.fleet.facts import JobFacts
-from trainguard.report.verdict_document import Certainty, JobVerdict, Missing, Verdict, WouldDo
+from trainguard.report.verdict_document import Certainty, JobVerdict, Missing, VerdictWord, WouldDo
 from trainguard.rules.low_gpu_utilization.rule import LOW_GPU
 from trainguard.rules.low_gpu_utilization.usage import HELD_TIME, IDLE_TIME, QUIET_MEAN
 from trainguard.rules.registry import spec_of
@@ -141,7 +141,7 @@ class _Findings(JobFacts):
             Missing.GPU_SAMPLES: blind,
             Missing.LOSSES: blind and (learning is None or learning.status not in {Status.OK, Status.FIRED}),
             Missing.MORE_TIME: Status.WARMING_UP in statuses,
-            Missing.OBJECTS: self._counted((*_LOST_OBJECTS, *_LOST_LINES, *UNREAD_PARTS)) > 0,
+            Missing.OBJECTS: self._counted((*_LOST_OBJECTS, *_LOST_LINES, *UNREAD_PART_COUNTERS)) > 0,
             Missing.DEVICES: self._counted((NOT_JUDGED_DEVICES,)) > 0,
             Missing.ONE_WRITER: self._counted((UNCERTAIN_SERIES, RUNS_NOT_JUDGED)) > 0,
             Missing.ENABLED_RULES: Status.DISABLED in statuses,
@@ -172,14 +172,14 @@ class _Findings(JobFacts):
         return self._counted(_LOST_OBJECTS)
 
     @property
-    def verdict(self) -> Verdict:
+    def verdict(self) -> VerdictWord:
         if not self.open:
             # Of a job with findings that are all over the level is about what was.
             lacks_reason = self.level == ATTENTION and not self.fired
-            return Verdict.WASTED if lacks_reason else Verdict.HEALTHY
+            return VerdictWord.WASTED if lacks_reason else VerdictWord.HEALTHY
         if self.job.active and self._all_idle:
-            return Verdict.IDLE
-        return Verdict.WASTED if any(row.wasted_percent for row in self.open) else Verdict.AT_RISK
+            return VerdictWord.IDLE
+        return VerdictWord.WASTED if any(row.wasted_percent for row in self.open) else VerdictWord.AT_RISK
 
     @property
     def _all_idle(self) -> bool:
@@ -202,7 +202,7 @@ class _Findings(JobFacts):
         """Return the latest beginning; of an idle job, that of the node which worked last."""
         if not self.open:
             return None
-        if self.verdict is Verdict.IDLE:
+        if self.verdict is VerdictWord.IDLE:
             begins = (_began(row) for row in self.of_nodes if row.rule == LOW_GPU.name)
             return max((start for start in begins if start is not None), default=None)
         return _began(self.open[0])
@@ -241,7 +241,7 @@ class _Findings(JobFacts):
         policy = self.job.policy
         named = [row.rule for row in self.open]
         staged = all(policy.alerts.is_staged(rule) for rule in named)
-        if self.verdict is Verdict.HEALTHY or not self.job.active or staged:
+        if self.verdict is VerdictWord.HEALTHY or not self.job.active or staged:
             why = "Nothing is wrong." if not named else f"{listed(named)} is staged: it is recorded alone."
             return WouldDo.NOTHING, why if self.job.active or not named else "The job has ended."
         stopping = [rule for rule in named if policy.stops.may_stop(rule) and not policy.alerts.is_staged(rule)]
@@ -277,7 +277,7 @@ def _unknown(
     return JobVerdict(
         generated_at=iso_time(now),
         job=job,
-        verdict=Verdict.UNKNOWN,
+        verdict=VerdictWord.UNKNOWN,
         why=why,
         status=None if record is None else record.status.value,
         active=record is not None and record.active,

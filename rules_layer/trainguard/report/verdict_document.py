@@ -17,7 +17,7 @@ SCHEMA_VERSION: Literal["1"] = "1"
 IDENTITY = f"urn:trainguard:verdict:{SCHEMA_VERSION}"
 
 
-class Verdict(StrEnum):
+class VerdictWord(StrEnum):
     """What a job does with what it is paid for; a program that meets another word treats the job as active."""
 
     IDLE = "idle"
@@ -85,7 +85,7 @@ class JobVerdict(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_field
     schema_version: Literal["1"] = SCHEMA_VERSION
     generated_at: str
     job: str
-    verdict: Verdict
+    verdict: VerdictWord
     why: str
     since: str | None = None
     certainty: Certainty | None = None

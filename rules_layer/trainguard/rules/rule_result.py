@@ -5,7 +5,7 @@ from dataclasses import dataclass, field, replace
 from enum import StrEnum
 from typing import TYPE_CHECKING, Any, Literal, Self, TypeAlias
 
-from trainguard.core.finding import Fact, Progress, Status
+from trainguard.core.finding import Fact, Patience, Status
 from trainguard.render.details import Details, plain
 
 
@@ -162,7 +162,7 @@ class RuleResult:
     measure: Measure | None = None
     worst: str | None = None
     data_points: int = 0
-    progress: Progress | None = None
+    progress: Patience | None = None
     advice: str | None = None
     affected_share: float | None = None
     wasted_share: float | None = None
@@ -197,7 +197,7 @@ class RuleResult:
         return result
 
     @classmethod
-    def told(cls, text: Text, kind: JudgedKind, facts: tuple[Fact, ...] = (), **more: Any) -> Self:
+    def of_kind(cls, text: Text, kind: JudgedKind, facts: tuple[Fact, ...] = (), **more: Any) -> Self:
         return cls.of(text, kind.status, kind, facts, **more)
 
     if not TYPE_CHECKING:

@@ -13,7 +13,7 @@ import msgspec
 import numpy as np
 
 from trainguard.core.errors import RuleConfigError
-from trainguard.core.finding import Fact, Progress
+from trainguard.core.finding import Fact, Patience
 from trainguard.core.records import Status
 from trainguard.formats.profile.snapshots import BoolArray, FloatArray, points_in
 from trainguard.render.details import NodeDetails
@@ -157,11 +157,11 @@ class WarmUpKind(JudgedKind):
 
 def waiting(view: NodeView) -> RuleResult:
     none = (view.fact("samples", 0),)
-    return RuleResult.told(undecided_text, WarmUpKind.WAITING, none)
+    return RuleResult.of_kind(undecided_text, WarmUpKind.WAITING, none)
 
 
 def warming_up(
-    points: int, needed: int, view: NodeView, details: NodeDetails, progress: Progress | None = None
+    points: int, needed: int, view: NodeView, details: NodeDetails, progress: Patience | None = None
 ) -> RuleResult:
     """Return the judgement of a node with ``points`` of the ``needed`` ones."""
     if view.first_active_at is None:
@@ -179,12 +179,12 @@ def warming_up(
         elif points <= needed:
             kind, left_s = WarmUpKind.WARMING_UP, (needed + 1 - points) * view.interval_s
             facts = (*facts, view.fact("time_left", left_s, unit="s"))
-    return RuleResult.told(
+    return RuleResult.of_kind(
         undecided_text,
         kind,
         facts,
         data_points=points,
-        progress=progress or Progress(seen=points, needed=needed),
+        progress=progress or Patience(seen=points, needed=needed),
         details=details,
     )
 
@@ -192,7 +192,7 @@ def warming_up(
 def never_collected(series: str, view: NodeView) -> RuleResult:
     facts = (view.fact("samples", 0, series=series),)
     kind = WarmUpKind.NEVER_COLLECTED
-    return RuleResult.told(undecided_text, kind, facts, data_points=view.kept_total)
+    return RuleResult.of_kind(undecided_text, kind, facts, data_points=view.kept_total)
 
 
 def lacks_utilization(view: NodeView, details: "NodeDetails | None" = None) -> RuleResult:
@@ -202,7 +202,7 @@ def lacks_utilization(view: NodeView, details: "NodeDetails | None" = None) -> R
         view.fact("gpus", 0, series="GPUUtilization"),
         view.fact("instances", len(view.mig_names)),
     )
-    return RuleResult.told(undecided_text, kind, facts, details=details or {})
+    return RuleResult.of_kind(undecided_text, kind, facts, details=details or {})
 
 
 def never_active(view: NodeView) -> tuple[WarmUpKind, tuple[Fact, ...]]:

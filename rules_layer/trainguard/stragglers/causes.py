@@ -42,7 +42,7 @@ class CauseKind(StrEnum):
     TRANSFERS = "transfers"
 
 
-class Cause(msgspec.Struct, frozen=True, kw_only=True):
+class StragglerCause(msgspec.Struct, frozen=True, kw_only=True):
     """What explains a part of the loss.
 
     share: Of the loss: the mean of what is saved without the cause, and of what the cause alone loses. Above 1 where
@@ -68,7 +68,7 @@ class Cause(msgspec.Struct, frozen=True, kw_only=True):
     unsure: bool = False
 
 
-def causes_of(what_if: WhatIf) -> list[Cause]:
+def causes_of(what_if: WhatIf) -> list[StragglerCause]:
     """Return what explains parts of the loss, the largest first."""
     paces = paces_of(what_if.ops, what_if.lasting)
     if not len(paces.rows):
@@ -102,7 +102,7 @@ def _by_factor(what_if: WhatIf, paces: Paces, factor: Floats) -> tuple[float, fl
     return _weighed(what_if, what_if.lasting / all_rows, what_if.even * all_rows)
 
 
-def _slow_ranks(what_if: WhatIf, paces: Paces, slow: Bools) -> Iterator[Cause]:
+def _slow_ranks(what_if: WhatIf, paces: Paces, slow: Bools) -> Iterator[StragglerCause]:
     if not slow.any():
         return
     times = paces.times
@@ -112,7 +112,7 @@ def _slow_ranks(what_if: WhatIf, paces: Paces, slow: Bools) -> Iterator[Cause]:
     share, saves = _by_factor(what_if, paces, paces.slow(slow))
     order = np.argsort(-times, kind="stable")
     stages = np.unique(paces.stage[slow])
-    yield Cause(
+    yield StragglerCause(
         kind=kind,
         share=share,
         saves=saves,
@@ -125,7 +125,7 @@ def _slow_ranks(what_if: WhatIf, paces: Paces, slow: Bools) -> Iterator[Cause]:
     )
 
 
-def _slow_at_times(what_if: WhatIf, paces: Paces, in_steps: Floats) -> Iterator[Cause]:
+def _slow_at_times(what_if: WhatIf, paces: Paces, in_steps: Floats) -> Iterator[StragglerCause]:
     """Yield the one rank that is slow in some steps, as a GPU that is hot; long sequences come to any rank."""
     steps = in_steps.shape[1]
     longer = 1 + np.maximum(_SLOW_AT_TIMES, paces.chance()[:, None] * np.sqrt(steps))
@@ -137,7 +137,7 @@ def _slow_at_times(what_if: WhatIf, paces: Paces, in_steps: Floats) -> Iterator[
     step = what_if.ops.step[paces.rows]
     factor = np.where((paces.rank == rank) & is_long[step], in_steps[paces.rank, step], 1.0)
     share, saves = _by_factor(what_if, paces, factor)
-    yield Cause(
+    yield StragglerCause(
         kind=CauseKind.RANKS,
         share=share,
         saves=saves,
@@ -162,7 +162,7 @@ def _whose(ops: Operations, paces: Paces, slow: Bools) -> tuple[CauseKind, int |
     return CauseKind.RANKS, int(copies[0]) if len(copies) == 1 else None, ""
 
 
-def _stages(what_if: WhatIf, paces: Paces) -> Iterator[Cause]:
+def _stages(what_if: WhatIf, paces: Paces) -> Iterator[StragglerCause]:
     """Yield the stage that takes longest, if stages are uneven: their work could be shared out differently."""
     stages, place = np.unique(paces.stage, return_inverse=True)
     if len(stages) < 2:
@@ -178,7 +178,7 @@ def _stages(what_if: WhatIf, paces: Paces) -> Iterator[Cause]:
     hosts = np.unique(paces.host[place == longest])
     alone = len(hosts) == 1 and len(np.unique(paces.host)) > 1
     host = what_if.ops.hosts[hosts[0]] if alone else ""
-    yield Cause(
+    yield StragglerCause(
         kind=CauseKind.STAGE,
         share=share,
         saves=saves,
@@ -189,7 +189,7 @@ def _stages(what_if: WhatIf, paces: Paces) -> Iterator[Cause]:
     )
 
 
-def _sequences(what_if: WhatIf, paces: Paces, slow: Bools) -> Iterator[Cause]:
+def _sequences(what_if: WhatIf, paces: Paces, slow: Bools) -> Iterator[StragglerCause]:
     if np.bincount(paces.rank).min() < 2 * _FEWEST_BATCHES:
         return
     longer = paces.of_batch(slow)
@@ -197,7 +197,7 @@ def _sequences(what_if: WhatIf, paces: Paces, slow: Bools) -> Iterator[Cause]:
     if correlation is None or correlation < SEQUENCE_CORRELATION:
         return
     share, saves = _by_factor(what_if, paces, longer)
-    yield Cause(kind=CauseKind.SEQUENCES, share=share, saves=saves, correlation=correlation)
+    yield StragglerCause(kind=CauseKind.SEQUENCES, share=share, saves=saves, correlation=correlation)
 
 
 def _correlation(ops: Operations, rows: Ints, times: Floats) -> float | None:
@@ -217,7 +217,7 @@ def _correlation(ops: Operations, rows: Ints, times: Floats) -> float | None:
     return float(np.corrcoef(*pairs)[0, 1])
 
 
-def _transfers(what_if: WhatIf) -> Iterator[Cause]:
+def _transfers(what_if: WhatIf) -> Iterator[StragglerCause]:
     """Yield the kind of transfer that costs most, without the waiting for those who start late."""
     is_transfer = what_if.ops.is_transfer
     if not is_transfer.any():
@@ -226,4 +226,4 @@ def _transfers(what_if: WhatIf) -> Iterator[Cause]:
     share, saves = _weighed(what_if, np.where(is_transfer, even, lasting), np.where(is_transfer, lasting, even))
     names, kind = what_if.work_kinds
     worst = max(np.unique(kind[is_transfer]), key=lambda at: what_if.slowdown_of(kind == at))
-    yield Cause(kind=CauseKind.TRANSFERS, share=share, saves=saves, operation=names[worst])
+    yield StragglerCause(kind=CauseKind.TRANSFERS, share=share, saves=saves, operation=names[worst])

@@ -5,7 +5,7 @@ from collections.abc import Callable
 import msgspec
 
 from trainguard.core.units import counted, listed, show_duration, show_money, show_share
-from trainguard.stragglers.causes import Cause, CauseKind
+from trainguard.stragglers.causes import CauseKind, StragglerCause
 from trainguard.stragglers.verdict import SLOW_FROM, Price, StragglerVerdict
 
 _ADVICE = {
@@ -25,47 +25,47 @@ def with_words(verdict: StragglerVerdict) -> StragglerVerdict:
     return msgspec.structs.replace(verdict, reason=_reason(verdict), advice=_advice(verdict))
 
 
-def said_cause(cause: Cause, price: Price | None = None) -> str:
+def said_cause(cause: StragglerCause, price: Price | None = None) -> str:
     """Return what a cause is and costs."""
     money = f", {_money(price, cause.saves)}" if price is not None else ""
     verb = "cost" if cause.kind is CauseKind.SEQUENCES or len(cause.ranks) > 1 else "costs"
     return f"{_WHO[cause.kind](cause)} and {verb} {show_share(max(cause.saves, 0.0))} of the job{money}."
 
 
-def _slow_ranks(cause: Cause) -> str:
+def _slow_ranks(cause: StragglerCause) -> str:
     ranks = _ranks(cause.ranks).capitalize()
     verb, whose = ("takes", "its") if len(cause.ranks) == 1 else ("take up to", "their")
     when = f" in {show_share(cause.in_steps)} of the steps" if cause.in_steps is not None else ""
     return f"{ranks} {verb} {_times(cause)} as long as {whose} peers{when}{_in_few_steps(cause)}"
 
 
-def _in_few_steps(cause: Cause) -> str:
+def _in_few_steps(cause: StragglerCause) -> str:
     return ", in so few steps that their batches may be long," if cause.unsure else ""
 
 
-def _slow_host(cause: Cause) -> str:
+def _slow_host(cause: StragglerCause) -> str:
     return f"The ranks of machine {cause.host} take up to {_times(cause)} as long as their peers{_in_few_steps(cause)}"
 
 
-def _slow_copy(cause: Cause) -> str:
+def _slow_copy(cause: StragglerCause) -> str:
     return f"Data-parallel rank {cause.dp_rank} takes up to {_times(cause)} as long as its peers, in all its stages"
 
 
-def _slow_stage(cause: Cause) -> str:
+def _slow_stage(cause: StragglerCause) -> str:
     what = f"all on machine {cause.host}" if cause.host else "one rank"
     alone = f", {what} that may be slow itself," if cause.unsure else ""
     return f"Stage {cause.stage}{alone} takes {_times(cause)} as long as the mean stage"
 
 
-def _long_sequences(_: Cause) -> str:
+def _long_sequences(_: StragglerCause) -> str:
     return "Sequence lengths differ: forward and backward passes of the same micro-batches take longer together,"
 
 
-def _slow_transfers(cause: Cause) -> str:
+def _slow_transfers(cause: StragglerCause) -> str:
     return f"Transfers, most of all {cause.operation}, take longer than at their median"
 
 
-_WHO: dict[CauseKind, Callable[[Cause], str]] = {
+_WHO: dict[CauseKind, Callable[[StragglerCause], str]] = {
     CauseKind.RANKS: _slow_ranks,
     CauseKind.HOST: _slow_host,
     CauseKind.COPY: _slow_copy,
@@ -109,7 +109,7 @@ def _advice(verdict: StragglerVerdict) -> str:
     )
 
 
-def _times(cause: Cause) -> str:
+def _times(cause: StragglerCause) -> str:
     return f"{cause.times or 1.0:.2f} times"
 
 

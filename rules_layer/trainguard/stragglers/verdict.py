@@ -8,7 +8,7 @@ import msgspec
 import numpy as np
 
 from trainguard.formats.operations import Bools, Ints, OperationTable
-from trainguard.stragglers.causes import MOST_OF_LOSS, Cause, CauseKind, causes_of
+from trainguard.stragglers.causes import MOST_OF_LOSS, CauseKind, StragglerCause, causes_of
 from trainguard.stragglers.operations import KNOWN, combined, sorted_operations
 from trainguard.stragglers.replay import WhatIf, what_if
 
@@ -88,8 +88,8 @@ class StragglerVerdict(msgspec.Struct, frozen=True, kw_only=True):
     dp_ranks: list[RankShare]
     stages: list[RankShare]
     operations: list[KindShare]
-    causes: list[Cause]
-    parts: list[Cause]
+    causes: list[StragglerCause]
+    parts: list[StragglerCause]
     confidence: Literal["high", "low"]
     faults: dict[str, int]
     unknown_kinds: list[str]
@@ -151,7 +151,7 @@ def _verdict(replayed: WhatIf, steps: int, faults: Counter[str]) -> StragglerVer
     )
 
 
-def _is_notable(cause: Cause, slowdown: float) -> bool:
+def _is_notable(cause: StragglerCause, slowdown: float) -> bool:
     """Whether enough is lost. Slow ranks raise the mean as well, which a slowdown is counted from."""
     of_ranks = cause.kind in {CauseKind.RANKS, CauseKind.HOST, CauseKind.COPY}
     return slowdown >= SLOW_FROM or (of_ranks and cause.saves >= SLOW_FROM - 1)

@@ -12,14 +12,14 @@ from typing import Any, NamedTuple
 from trainguard.aws.dynamodb.stored_form import frozen_mapping, frozen_record, stored_job, stored_node, stored_row
 from trainguard.core.brakes import NO_BRAKES
 from trainguard.core.errors import ObjectMissingError, PortUnavailableError, StateConflictError
-from trainguard.core.ports import ByteStream, ListedObject, NodeTask, Services, TrainingJobDescription, check_range
+from trainguard.core.ports import ByteStream, ListedObject, Services, StreamTask, TrainingJobDescription, check_range
 from trainguard.core.records import (
     FIRE_PATH,
     MOST_TUNED_JOBS,
     JobRecord,
-    NodeRecord,
     RuleRow,
     StreamKey,
+    StreamRecord,
     TunedJob,
     TuningJobRecord,
     execution_input,
@@ -31,12 +31,12 @@ class MemoryNodeStates:
     """Twin of DynamoNodeStates."""
 
     def __init__(self) -> None:
-        self._records: dict[StreamKey, NodeRecord] = {}
+        self._records: dict[StreamKey, StreamRecord] = {}
 
-    def load(self, key: StreamKey) -> NodeRecord | None:
+    def load(self, key: StreamKey) -> StreamRecord | None:
         return self._records.get(key)
 
-    def save(self, record: NodeRecord) -> NodeRecord:
+    def save(self, record: StreamRecord) -> StreamRecord:
         key, item = record.key, f"NodeState/{record.key.job}/{record.key.node_kind}"
         written = replace(stored_node(record), version=record.version + 1)
         stored = self._records.get(key)
@@ -52,7 +52,7 @@ class MemoryNodeStates:
                 sent = replace(stored.outbox[alert_id], sent=True)
                 self._records[key] = frozen_record(stored, outbox={**stored.outbox, alert_id: sent})
 
-    def of_job(self, job: str) -> list[NodeRecord]:
+    def of_job(self, job: str) -> list[StreamRecord]:
         records = [record for key, record in self._records.items() if key.job == job]
         return sorted(records, key=lambda record: record.key.node_kind)
 
@@ -116,7 +116,7 @@ class MemoryJobs:
     def register(self, record: JobRecord) -> JobRecord:
         return self._records.setdefault(record.job, stored_job(record))
 
-    def recognise(self, record: JobRecord) -> JobRecord:
+    def adopt(self, record: JobRecord) -> JobRecord:
         stored = self._records.get(record.job)
         if stored is None or stored.is_outside:
             self._records[record.job] = stored = stored_job(record)
@@ -202,7 +202,7 @@ class MemoryBookkeeping:
         self._tuning_jobs: dict[str, TuningJobRecord] = {}
         self._met: dict[int, int] = {}
 
-    def meet(self, at: float, most: int) -> bool:
+    def admit(self, at: float, most: int) -> bool:
         hour = int(at // 3_600.0)
         met = self._met.get(hour, 0)
         if met >= most:
@@ -300,12 +300,12 @@ class MemoryTaskQueue:
     """Twin of SqsTaskQueue; the kit drains it."""
 
     def __init__(self) -> None:
-        self._tasks: list[NodeTask] = []
+        self._tasks: list[StreamTask] = []
 
-    def send(self, tasks: Sequence[NodeTask]) -> None:
+    def send(self, tasks: Sequence[StreamTask]) -> None:
         self._tasks += tasks
 
-    def drain(self) -> list[NodeTask]:
+    def drain(self) -> list[StreamTask]:
         taken, self._tasks = self._tasks, []
         return taken
 

@@ -87,7 +87,7 @@ class _OneRule(Families):
         return only(whole, self._watch.copy(), self._parameters)
 
 
-class Deployment:
+class MemoryDeployment:
     """Runs a rule over a job, minute by minute; ``seed`` draws late, disordered and repeated messages, None none."""
 
     def __init__(self, watch: Watch, parameters: RuleParameters, job: SyntheticJob, *, seed: int | None) -> None:
@@ -207,7 +207,7 @@ def run_rule(
     check_rule(rule)
     chosen = _parameters(rule, parameters)
     watch = Watch(rule)
-    deployment = Deployment(watch, chosen, job, seed=seed)
+    deployment = MemoryDeployment(watch, chosen, job, seed=seed)
     deployment.run(ended=ended)
     world = deployment.world
     if failures := tuple(str(each.where.get("reason")) for each in world.journal.entries if each.what in _FAILURES):

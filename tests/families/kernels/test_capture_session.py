@@ -12,7 +12,7 @@ from tests.support.captures import KEY, ROOT, trace_key
 from tests.support.faults import Faults
 from tests.support.memory import MemoryProfileObjects
 from tests.support.small_job import BUCKET, JOB
-from trainguard.core.records import JobRecord, NodeRecord
+from trainguard.core.records import JobRecord, StreamRecord
 from trainguard.engine.family import ObjectSource
 from trainguard.engine.installed import FAMILIES
 from trainguard.engine.kernels.session import KERNEL_PROFILES, CaptureRun, CaptureSession, CaptureState
@@ -31,7 +31,7 @@ class Bucket:
     """A bucket with traces and verdicts, and the item of its job."""
 
     objects: MemoryProfileObjects = field(default_factory=lambda: MemoryProfileObjects(faults=Faults()))
-    record: NodeRecord = field(default_factory=lambda: NodeRecord(KEY, generation=3))
+    record: StreamRecord = field(default_factory=lambda: StreamRecord(KEY, generation=3))
 
     def trace(self, at: float, *, folder: str = "kernel-traces/", rank: int = 0, body: bytes = b"{}") -> str:
         self.objects.now = at

@@ -8,7 +8,7 @@ from tests.families.kernels.test_capture_rules import FOUND
 from tests.families.kernels.test_capture_session import PLAN, T0, Bucket, judged, waiting
 from tests.support.captures import KEY, ROOT, trace_key
 from trainguard.core.layout import ProfileRoot
-from trainguard.core.records import NodeRecord
+from trainguard.core.records import StreamRecord
 from trainguard.engine.kernels.session import KERNEL_PROFILES
 from trainguard.kernels.captures.keys import match_key
 from trainguard.kernels.rules.registry import KERNEL_RULES
@@ -35,7 +35,7 @@ def test_rows_of_a_new_verdict_are_due_and_known_to_the_copy() -> None:
     copy = session.stream.finished()
     (before, after) = (each.verdicts(closed=True, of={FOUND.rule})[0] for each in (session.stream, copy))
     assert (before.result, before.history.times_fired) == (after.result, after.history.times_fired)
-    fresh = KERNEL_PROFILES.open_stream(NodeRecord(KEY), PLAN)
+    fresh = KERNEL_PROFILES.open_stream(StreamRecord(KEY), PLAN)
     assert fresh.finish() == []
     assert fresh.due == set()
     another = KERNEL_PROFILES.open_stream(bucket.record, replace(PLAN, episodes={FOUND.rule: 2}))
@@ -52,7 +52,7 @@ def test_large_item_drops_evidence_before_rules() -> None:
             (step, [len(rule.evidence) for rule in stream.state.verdict.rules] if stream.state.verdict else [])
         )
     assert steps == [("degraded_verdict", [0]), ("degraded_verdict", [])]
-    assert KERNEL_PROFILES.open_stream(NodeRecord(KEY), PLAN).degrade() is None
+    assert KERNEL_PROFILES.open_stream(StreamRecord(KEY), PLAN).degrade() is None
 
 
 @pytest.mark.parametrize(

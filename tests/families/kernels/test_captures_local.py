@@ -17,7 +17,7 @@ from trainguard.engine.installed import FAMILIES
 from trainguard.engine.kernels.session import CaptureState
 from trainguard.engine.streams.session import state_of
 from trainguard.kernels.columns import Trace
-from trainguard.kernels.listing import Wanted
+from trainguard.kernels.listing import ListingRequest
 from trainguard.kernels.readers.reading import read_any
 from trainguard.local import kernels as local_kernels
 from trainguard.local.analysis import evaluated_profile
@@ -194,7 +194,7 @@ def test_a_real_trace_in_a_folder_is_judged_with_its_shares(tmp_path: Path) -> N
     assert verdict.rules[0].rule == "kernels/LoaderBound"
     assert verdict.shares is not None
     assert verdict.shares.loader == pytest.approx(0.33, abs=0.01)
-    assert list_kernels(str(job), Wanted()).profiles[0].status == "not judged"
+    assert list_kernels(str(job), ListingRequest()).profiles[0].status == "not judged"
 
 
 def test_a_prefix_in_a_bucket_has_the_captures_of_its_job_alone() -> None:

@@ -5,7 +5,7 @@ from collections.abc import Sequence
 from tests.families.pulse.keys import PULSE, match_key
 from tests.families.pulse.rule import FastPulse
 from tests.families.pulse.stream import PulseSession, PulseStream, state_of
-from trainguard.core.records import JobRecord, NodeRecord
+from trainguard.core.records import JobRecord, StreamRecord
 from trainguard.engine.family import Family, ObjectEvents, ObjectSource
 from trainguard.engine.plan import RulePlan
 from trainguard.engine.streams.job_streams import FamilyStreams, FamilyVerdicts, JobMoment, JobState
@@ -35,8 +35,8 @@ class PulseFamily(Family):
     rules: Sequence[FastPulse] = (FastPulse(),)
     parse_key = staticmethod(match_key)
 
-    def open_session(self, record: NodeRecord, source: ObjectSource, plan: RulePlan) -> PulseSession:
+    def open_session(self, record: StreamRecord, source: ObjectSource, plan: RulePlan) -> PulseSession:
         return PulseSession(record, source, plan)
 
-    def open_stream(self, record: NodeRecord, plan: RulePlan) -> PulseStream:
+    def open_stream(self, record: StreamRecord, plan: RulePlan) -> PulseStream:
         return PulseStream(record.key.node, state_of(record), plan)

@@ -10,7 +10,7 @@ import msgspec
 from tests.families.pulse.keys import PULSE, PulseKey, match_key
 from tests.families.pulse.rule import Beat
 from trainguard.core.errors import TelemetryFormatError
-from trainguard.core.records import NodeRecord
+from trainguard.core.records import StreamRecord
 from trainguard.engine.family import ObjectSource
 from trainguard.engine.ordering.grid_order import GridOrder
 from trainguard.engine.plan import RulePlan
@@ -48,7 +48,7 @@ class PulseStream(Stream[PulseState]):
 class PulseSession(Session[PulseStream]):
     """Applies a worker's objects in the order of steps."""
 
-    def __init__(self, record: NodeRecord, source: ObjectSource, plan: RulePlan) -> None:
+    def __init__(self, record: StreamRecord, source: ObjectSource, plan: RulePlan) -> None:
         super().__init__(record, source.get, PulseStream(record.key.node, state_of(record), plan))
         self._source = source
         self._order = GridOrder(
@@ -72,7 +72,7 @@ class PulseSession(Session[PulseStream]):
     def has_changes(self) -> bool:
         return self._pending != self.record.pending
 
-    def to_record(self, *, closed: bool) -> NodeRecord:
+    def to_record(self, *, closed: bool) -> StreamRecord:
         order = self._order
         self.counters.update({"gaps": order.gaps, "late": order.late, "duplicates": order.duplicates})
         order.gaps = order.late = order.duplicates = 0
@@ -95,7 +95,7 @@ class PulseSession(Session[PulseStream]):
                 yield listed.key, parsed.step, listed.last_modified
 
 
-def state_of(record: NodeRecord) -> PulseState:
+def state_of(record: StreamRecord) -> PulseState:
     return decode_state(item_name(record), record.codec, record.state, PulseState) if record.state else PulseState()
 
 

@@ -9,7 +9,7 @@ from tests.support.delivery import Network
 from tests.support.small_job import JOB, START, Upload
 from tests.support.tensor_files import HookWriter
 from trainguard.core.layout import ProfileRoot
-from trainguard.core.records import NodeRecord, RuleRow, StreamKey
+from trainguard.core.records import RuleRow, StreamKey, StreamRecord
 from trainguard.engine.family import Families
 from trainguard.engine.profiler.family import PROFILER
 from trainguard.engine.training.family import TrainingFamily
@@ -91,6 +91,6 @@ def rows_of(network: Network) -> dict[str, RuleRow]:
     return {row.target: row for row in network.world.rows.of_job(JOB)}
 
 
-def debug_item(network: Network) -> NodeRecord:
+def debug_item(network: Network) -> StreamRecord:
     """Return the item of debug-output."""
     return network.node(DEBUG)

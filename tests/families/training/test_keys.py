@@ -3,7 +3,7 @@
 import pytest
 
 from tests.families.training.runs import FAMILIES
-from trainguard.core.errors import ForeignKeyError
+from trainguard.core.errors import UnreadableKeyError
 from trainguard.core.layout import EndKey, ProfileRoot
 from trainguard.engine.training.stream import ScalarKey, match_key
 from trainguard.formats.tensors.debug.keys import TensorKey
@@ -57,5 +57,5 @@ def test_first_known_folder_of_a_scalar_file_names_the_job(key: str, job: str, k
     ],
 )
 def test_foreign_or_hostile_key_is_refused_with_a_reason(key: str) -> None:
-    with pytest.raises(ForeignKeyError):
+    with pytest.raises(UnreadableKeyError):
         FAMILIES.parse_key(key)

@@ -10,7 +10,7 @@ from tests.families.training.step_rules import HIGH_LOSS
 from tests.support.delivery import Network
 from tests.support.small_job import JOB, START, Upload, describe
 from tests.support.tensor_files import event, frame, simple_scalar
-from trainguard.core.records import JobStatus, NodeRecord, Status
+from trainguard.core.records import JobStatus, Status, StreamRecord
 from trainguard.engine.streams.session import state_of
 from trainguard.engine.training.family import TRAINING_HEALTH
 from trainguard.engine.training.scalar_files import ScalarState
@@ -33,7 +33,7 @@ def put(network: Network, name: str, body: bytes, at: float) -> None:
     network.run_until(upload.at + 2.0, batch_s=0.0)
 
 
-def item(network: Network) -> NodeRecord:
+def item(network: Network) -> StreamRecord:
     return network.node(SCALAR)
 
 

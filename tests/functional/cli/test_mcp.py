@@ -20,10 +20,10 @@ from tests.verdicts.agents.jobs import losses
 from tests.verdicts.agents.trial import session_of
 from trainguard.cli.commands.mcp.acting import acting_tools
 from trainguard.cli.commands.mcp.server import PATH, http_app, make_server
-from trainguard.cli.commands.mcp.session import Session
+from trainguard.cli.commands.mcp.session import McpSession
 from trainguard.cli.commands.mcp.tools import READING
 from trainguard.cli.options import Where
-from trainguard.cli.services.readings import Reading
+from trainguard.cli.services.readings import SourceReading
 from trainguard.core.errors import RequestError
 from trainguard.report.agents.verdict import MOST_BYTES
 
@@ -32,7 +32,7 @@ TOKEN = "a-token-of-this-test"
 
 
 @pytest.fixture(scope="module")
-def session(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Session]:
+def session(tmp_path_factory: pytest.TempPathFactory) -> Iterator[McpSession]:
     root = tmp_path_factory.mktemp("runs")
     for name in ("nan", "healthy"):
         (root / name).mkdir()
@@ -49,7 +49,7 @@ async def answer(client: Client, tool: str, **arguments: Any) -> dict[str, Any]:
     return {**found, "is_error": called.is_error}
 
 
-def test_tools_answer_with_codes_and_mark_what_is_foreign(session: Session) -> None:
+def test_tools_answer_with_codes_and_mark_what_is_foreign(session: McpSession) -> None:
     async def ask() -> None:
         async with Client(make_server(session, READING)) as client:
             listed = (await client.list_tools()).tools
@@ -93,14 +93,14 @@ def test_an_injected_instruction_stays_in_its_field(place: str, tmp_path: Path) 
     assert not any(MARKS[0] in said for each in found for said in outside(each))
 
 
-def test_a_reading_that_takes_long_is_asked_for_again(session: Session) -> None:
+def test_a_reading_that_takes_long_is_asked_for_again(session: McpSession) -> None:
     goes_on = Event()
 
-    def read(place: str) -> Reading:
+    def read(place: str) -> SourceReading:
         goes_on.wait(10)
         return session.reading("nan")
 
-    waiting = Session(session.places, read, patience_s=0.01)
+    waiting = McpSession(session.places, read, patience_s=0.01)
     with pytest.raises(RequestError, match="still being read"):
         waiting.reading("nan")
     goes_on.set()
@@ -110,7 +110,7 @@ def test_a_reading_that_takes_long_is_asked_for_again(session: Session) -> None:
 
 
 @asynccontextmanager
-async def over_http(session: Session, token: str, **headers: str) -> AsyncIterator[Client]:
+async def over_http(session: McpSession, token: str, **headers: str) -> AsyncIterator[Client]:
     app = http_app(make_server(session, READING), "127.0.0.1", token, ())
     async with app.router.lifespan_context(app):
         transport = httpx2.ASGITransport(app)
@@ -120,7 +120,7 @@ async def over_http(session: Session, token: str, **headers: str) -> AsyncIterat
                 yield client
 
 
-def test_http_wants_the_token_and_a_known_host(session: Session) -> None:
+def test_http_wants_the_token_and_a_known_host(session: McpSession) -> None:
     async def ask() -> None:
         async with over_http(session, TOKEN, Authorization=f"Bearer {TOKEN}") as client:
             assert (await answer(client, "verdict", source="nan"))["change"] == "go_back"
@@ -143,19 +143,21 @@ def test_http_wants_the_token_and_a_known_host(session: Session) -> None:
 
 
 @pytest.mark.parametrize(("token", "hosts"), [("", ("me.example",)), ("short", ("me.example",)), (TOKEN, ())])
-def test_no_server_listens_beyond_this_machine_unguarded(session: Session, token: str, hosts: tuple[str, ...]) -> None:
+def test_no_server_listens_beyond_this_machine_unguarded(
+    session: McpSession, token: str, hosts: tuple[str, ...]
+) -> None:
     with pytest.raises(RequestError, match="--host"):
         http_app(make_server(session, READING), "0.0.0.0", token, hosts)  # noqa: S104 -- it is refused
 
 
-def test_tools_that_act_need_a_token_on_this_machine_too(session: Session) -> None:
+def test_tools_that_act_need_a_token_on_this_machine_too(session: McpSession) -> None:
     server = make_server(session, READING)
     with pytest.raises(RequestError, match="--allow-stop"):
         http_app(server, "127.0.0.1", "", (), acts=True)
     http_app(server, "127.0.0.1", TOKEN, (), acts=True)
 
 
-def test_stdio_serves_the_same(session: Session) -> None:
+def test_stdio_serves_the_same(session: McpSession) -> None:
     root = str(session.places.root)
 
     async def ask() -> None:

@@ -12,7 +12,7 @@ from trainguard.core.records import RuleRow, Status
 from trainguard.report.job_verdict import job_verdict
 from trainguard.rules.profiler_report import PROFILER_REPORT
 from trainguard.testing import SyntheticJob
-from trainguard.testing.run import NAME, Deployment, Watch, _parameters
+from trainguard.testing.run import NAME, MemoryDeployment, Watch, _parameters
 
 JOB = (
     SyntheticJob(nodes=2, minutes=16)
@@ -40,7 +40,7 @@ class Run:
     def __post_init__(self) -> None:
         run, start = self, JOB.start
 
-        class Observed(Deployment):
+        class Observed(MemoryDeployment):
             def _deliver(self, until: int, batches: Any) -> None:
                 minute = (until - start) // 60
                 run.seen[minute] = self.world.rows.of_job(NAME)

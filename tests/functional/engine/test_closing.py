@@ -22,7 +22,7 @@ from trainguard.core.ports import TrainingJobDescription
 from trainguard.core.records import JobRecord, JobStatus, StreamKey
 from trainguard.engine.installed import FAMILIES
 from trainguard.engine.jobs.job_registry import JobRegistry
-from trainguard.engine.jobs.lifecycle import begin_close
+from trainguard.engine.jobs.lifecycle import request_close
 
 SYSTEM_1 = [upload for upload in uploads() if "system/incremental" in upload.key and "algo-1" in upload.key]
 ALGO_1 = StreamKey(JOB, "algo-1", "system")
@@ -170,7 +170,7 @@ def test_ended_external_job_asks_only_streams_that_wrote() -> None:
     arrive(network, [Upload(START, f"{JOB}/job.json", body % b"InProgress"), *SYSTEM_1[:3]])
     network.world.faults.clear()
     job = network.job()
-    begin_close(job, JobRegistry(network.world.services, FAMILIES, lambda: network.now))
+    request_close(job, JobRegistry(network.world.services, FAMILIES, lambda: network.now))
     assert [(task.node, task.stream) for task in network.world.tasks.drain()] == [("algo-1", "system")]
 
 

@@ -9,7 +9,7 @@ from tests.support.delivery import Network, object_message
 from tests.support.small_job import INTERVAL_S, JOB, SETTINGS, START, Upload, describe
 from trainguard.core.job_policy import MOST_NODES_EACH_MINUTE
 from trainguard.core.layout import hour_folder
-from trainguard.core.records import NodeRecord, Status, StreamKey
+from trainguard.core.records import Status, StreamKey, StreamRecord
 from trainguard.engine.profiler.system_stream import SystemState
 from trainguard.state.codec import decode_state
 
@@ -66,7 +66,7 @@ def arrive(network: Network, index: int, *, busy: float = 95.0, late_s: float = 
     network.run_until(upload.at + late_s, batch_s=0.0)
 
 
-def applied(network: Network, first: int, last: int) -> tuple[NodeRecord, Counter[str]]:
+def applied(network: Network, first: int, last: int) -> tuple[StreamRecord, Counter[str]]:
     """Let minutes come from ``first`` to ``last``; return the item, and the requests that they made."""
     before = len(network.world.faults.calls)
     for index in range(first, last + 1):

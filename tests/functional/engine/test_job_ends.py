@@ -9,7 +9,7 @@ from trainguard.core.layout import ProfileRoot
 from trainguard.core.records import JobStatus, Status
 from trainguard.engine.installed import FAMILIES
 from trainguard.engine.jobs.job_registry import JobRegistry, describe_record
-from trainguard.engine.jobs.lifecycle import ASK_AGAIN_S, begin_close
+from trainguard.engine.jobs.lifecycle import ASK_AGAIN_S, request_close
 
 
 def test_scheduler_ends_a_silent_job_whose_end_event_was_lost() -> None:
@@ -87,7 +87,7 @@ def test_job_ended_before_its_first_object_says_what_is_missing() -> None:
         describe(status=JobStatus.COMPLETED), services.settings, bucket=BUCKET, root=ProfileRoot("", JOB)
     )
     registered = services.jobs.register(record)
-    begin_close(registered, JobRegistry(services, FAMILIES, lambda: network.now))
+    request_close(registered, JobRegistry(services, FAMILIES, lambda: network.now))
     network.world.tasks.drain()
     network.now += ASK_AGAIN_S
     network.run_scheduler()

@@ -13,7 +13,7 @@ from tests.support.verdicts import fired, over
 from tests.unit.engine.test_telling import RECORD, RULE, alerted, tell
 from trainguard.core.job_policy import LAST_EPISODE, MOST_END_REPORTS, MOST_OTHER_STREAMS
 from trainguard.core.layout import ProfileRoot
-from trainguard.core.records import AlertKind, JobRecord, NodeRecord, StreamKey
+from trainguard.core.records import AlertKind, JobRecord, StreamKey, StreamRecord
 from trainguard.engine import outbox
 from trainguard.engine.diagnosis.case import ended_episodes
 from trainguard.engine.installed import FAMILIES
@@ -145,7 +145,7 @@ def test_endless_recurrence_leaves_the_last_episode_open() -> None:
 def test_alert_of_the_last_fire_of_a_rule_says_so(episode: int, last: bool) -> None:
     job = replace(RECORD, episodes={RULE: episode})
     fire = Fire(replace(fired(RULE, advice="Do it."), merged=()), 60.0)
-    record = outbox.enqueue(NodeRecord(StreamKey(JOB, "algo-1", "system")), [fire], job=job, plan=FAMILIES.plan(job))
+    record = outbox.enqueue(StreamRecord(StreamKey(JOB, "algo-1", "system")), [fire], job=job, plan=FAMILIES.plan(job))
     (entry,) = record.outbox.values()
     assert (outbox.LAST_FIRE in (entry.finding.advice or "")) == last
 

@@ -16,7 +16,7 @@ from tests.support.small_job import BUCKET, JOB, START, Upload, describe, upload
 from tests.unit.engine.test_names import ATTACKER, PLACES, TEAM
 from trainguard.core.layout import ProfileRoot
 from trainguard.core.ports import TrainingJobDescription
-from trainguard.core.records import JobRecord, JobStatus, NodeRecord, StreamKey
+from trainguard.core.records import JobRecord, JobStatus, StreamKey, StreamRecord
 from trainguard.core.timestamps import iso_time
 from trainguard.engine.jobs.job_registry import ASKED_EVERY_S
 
@@ -45,11 +45,11 @@ def item(network: Network, name: str) -> JobRecord:
     return record
 
 
-def node(network: Network, name: str) -> NodeRecord:
+def node(network: Network, name: str) -> StreamRecord:
     return stored_node(network.world, StreamKey(name, "algo-1", "system"))
 
 
-def judged(record: NodeRecord) -> tuple[Any, ...]:
+def judged(record: StreamRecord) -> tuple[Any, ...]:
     return record.state, dict(record.cursors), record.watermark_s
 
 

@@ -10,13 +10,13 @@ import pytest
 from tests.support.delivered import NODE_1, SYSTEM_1, UPLOADS, deliver, row
 from tests.support.delivery import Network
 from tests.support.small_job import JOB
-from trainguard.core.records import NodeRecord, Status, StreamKey
+from trainguard.core.records import Status, StreamKey, StreamRecord
 from trainguard.state.codec import CODEC, compress, decompress
 
 OWN = StreamKey.own(JOB)
 
 
-def changed(network: Network, key: StreamKey, **fields: object) -> NodeRecord:
+def changed(network: Network, key: StreamKey, **fields: object) -> StreamRecord:
     """Write fields into an item, behind the engine's back."""
     return network.world.nodes.save(replace(network.node(key), **fields))  # type: ignore[arg-type]
 

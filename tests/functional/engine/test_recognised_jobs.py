@@ -23,10 +23,10 @@ from tests.support.small_job import JOB, SETTINGS, START, Upload, describe, uplo
 from trainguard.core.errors import StateConflictError
 from trainguard.core.ports import Timing
 from trainguard.core.records import JobStatus, Status, StreamKey
-from trainguard.engine.batch import NodeEvaluator
+from trainguard.engine.batch import StreamEvaluator
 from trainguard.engine.installed import FAMILIES
 from trainguard.engine.jobs.lifecycle import REASON
-from trainguard.engine.messages import NodeWork
+from trainguard.engine.messages import StreamWork
 from trainguard.engine.reconcile import STALE_EVERY
 
 SYSTEM = [upload for upload in uploads() if "system/incremental" in upload.key]
@@ -179,8 +179,8 @@ def test_late_writer_of_a_claim_changes_nothing_of_the_job() -> None:
     services = network.world.services
     timing = Timing(now=lambda: network.now, pause=lambda _: None, has_time=lambda: True)
     with pytest.raises(StateConflictError):
-        NodeEvaluator(services=services, timing=timing, families=FAMILIES).evaluate(
-            old, NodeWork(ALGO_1, modified_before=network.now)
+        StreamEvaluator(services=services, timing=timing, families=FAMILIES).evaluate(
+            old, StreamWork(ALGO_1, modified_before=network.now)
         )
     services.jobs.update_status(replace(old, status=JobStatus.COMPLETED, active=False))
     assert (network.node(ALGO_1), network.job()) == before
@@ -198,7 +198,7 @@ def test_redelivery_judges_right_after_overtaken_recognition() -> None:
     assert network.node(ALGO_1).state == known.node(ALGO_1).state
 
 
-@pytest.mark.parametrize("operation", ["Jobs.recognise", "SettingDocuments.read", "Executions.start"])
+@pytest.mark.parametrize("operation", ["Jobs.adopt", "SettingDocuments.read", "Executions.start"])
 def test_concurrent_recognition_makes_one_item_and_one_notice(
     operation: str,
 ) -> None:
@@ -206,9 +206,9 @@ def test_concurrent_recognition_makes_one_item_and_one_notice(
     arrive(network, SYSTEM_1[:2])
     claimed = network.job()
     description = describe({"trainguard:LowGPUUtilization_window": "-1"})
-    network.world.faults.interleave(operation, lambda: registry(network).recognise(claimed, description))
-    second = registry(network).recognise(claimed, description)
-    assert second == network.job() == registry(network).recognise(network.job(), description)
+    network.world.faults.interleave(operation, lambda: registry(network).adopt(claimed, description))
+    second = registry(network).adopt(claimed, description)
+    assert second == network.job() == registry(network).adopt(network.job(), description)
     assert (second.arn, second.generation) == (ARN, 1)
     notices = [each for each in network.world.executions.started.values() if each["kind"] == "notice"]
     assert len(notices) == 1
@@ -219,7 +219,7 @@ def test_recognition_is_complete_after_a_store_failure_and_retry(fault: Fault) -
     network = outside()
     arrive(network, SYSTEM_1[:2])
     network.world.training_jobs.set(describe())
-    network.world.faults.schedule("Jobs.recognise", fault)
+    network.world.faults.schedule("Jobs.adopt", fault)
     for _ in range(STALE_EVERY * 2):
         network.clock.run()
         network.now += 60.0

@@ -15,7 +15,14 @@ from trainguard.core.records import JOB_NODE, RuleRow, Status, StreamKey
 from trainguard.core.timestamps import iso_from_epoch
 from trainguard.engine.streams.rule_runner import PUBLISH_EVERY_S, PUBLISH_OK_EVERY_S
 from trainguard.engine.verdicts.episodes import SILENT, FiringHistory, Liveness
-from trainguard.engine.verdicts.verdict import VANISHED_S, Verdict, combine, ends_episode, known_until, with_liveness
+from trainguard.engine.verdicts.verdict import (
+    VANISHED_S,
+    RuleOutcome,
+    combine,
+    ends_episode,
+    known_until,
+    with_liveness,
+)
 from trainguard.rules.rule_result import RuleResult
 
 RULE = "LowGPUUtilization"
@@ -27,10 +34,12 @@ LONG_2 = [*FINE_2, *shifted(FINE_2, 14, "algo-2"), *shifted(FINE_2, 28, "algo-2"
 STEPS = [each for each in uploads() if "pevents" in each.key]
 
 
-def verdict(*, is_open: bool, fired_at: float | None = None, alerted: int = 0, clear_after_s: float = 60.0) -> Verdict:
+def verdict(
+    *, is_open: bool, fired_at: float | None = None, alerted: int = 0, clear_after_s: float = 60.0
+) -> RuleOutcome:
     status = Status.FIRED if is_open else Status.OK
     episode = FiringHistory(is_open=is_open, times_fired=1, fired_at=fired_at, alerted=alerted)
-    return Verdict(RULE, RuleResult(status, "so."), episode, clear_after_s)
+    return RuleOutcome(RULE, RuleResult(status, "so."), episode, clear_after_s)
 
 
 @pytest.mark.parametrize(
@@ -56,7 +65,7 @@ def test_rule_failed_on_a_silent_node_is_error_and_ends_episode() -> None:
     assert (heard.liveness, heard.result.status, heard.history.is_open) == (Liveness.KNOWN, Status.ERROR, False)
 
 
-def of_job(*nodes: tuple[Verdict, float]) -> Verdict:
+def of_job(*nodes: tuple[RuleOutcome, float]) -> RuleOutcome:
     """Return the job's verdict of nodes whose last sample is at that time."""
     ahead = max(watermark_s for _, watermark_s in nodes)
     return combine(RULE, {f"algo-{index}": with_liveness(each, at, ahead) for index, (each, at) in enumerate(nodes, 1)})

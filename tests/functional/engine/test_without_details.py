@@ -11,17 +11,17 @@ from tests.support.delivered import UPLOADS, deliver
 from tests.support.delivery import Network
 from tests.support.own_rules import OwnJob, OwnParameters, deploy
 from tests.support.small_job import JOB, SETTINGS, describe
-from trainguard.core.records import JobRecord, NodeRecord, Status
+from trainguard.core.records import JobRecord, Status, StreamRecord
 from trainguard.engine.diagnosis.case import job_verdicts, ledger_of, paid_time_of
 from trainguard.engine.installed import FAMILIES
 from trainguard.engine.plan import RulePlan
 from trainguard.engine.profiler.family import ProfilerStreams
 from trainguard.engine.streams.job_streams import JobMoment, JobStreams
-from trainguard.engine.verdicts.verdict import Fire, Verdict
+from trainguard.engine.verdicts.verdict import Fire, RuleOutcome
 from trainguard.rules.rule_inputs import JobView
 from trainguard.rules.rule_result import RuleResult
 
-Items = tuple[JobRecord, Sequence[NodeRecord]]
+Items = tuple[JobRecord, Sequence[StreamRecord]]
 
 SOON = {"trainguard:CPUBottleneck_patience": "20", "trainguard:CPUBottleneck_cpu_threshold": "30"} | {
     "trainguard:CPUBottleneck_gpu_threshold": "60",
@@ -44,11 +44,11 @@ def opened(items: Items, *, detailed: bool) -> tuple[JobRecord, RulePlan, JobStr
     return job, plan, FAMILIES.open(job.job, plan, records)
 
 
-def judged(job: JobRecord, plan: RulePlan, streams: JobStreams) -> tuple[list[Verdict], list[Fire]]:
+def judged(job: JobRecord, plan: RulePlan, streams: JobStreams) -> tuple[list[RuleOutcome], list[Fire]]:
     return job_verdicts(job, plan, streams, moment=JobMoment(closed=streams.closed))
 
 
-def bare(verdicts: Sequence[Verdict]) -> list[Verdict]:
+def bare(verdicts: Sequence[RuleOutcome]) -> list[RuleOutcome]:
     return [replace(each, result=replace(each.result, details={})) for each in verdicts]
 
 

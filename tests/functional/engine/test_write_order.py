@@ -10,7 +10,7 @@ from tests.support.faults import Fault
 from tests.support.framework_traces import START_US, read, step
 from tests.support.own_rules import OwnRule, OwnState, OwnSteps, deploy
 from tests.support.small_job import BUCKET, JOB, describe
-from trainguard.core.ports import NodeTask, Timing
+from trainguard.core.ports import StreamTask, Timing
 from trainguard.core.records import JobRecord, JobStatus, Status, StreamKey
 from trainguard.engine.batch import BatchProcessor
 from trainguard.engine.installed import FAMILIES
@@ -62,7 +62,7 @@ def test_late_fire_of_a_closed_item_is_stored_before_it_starts() -> None:
     closed = network.node(NODE_1)
     assert closed.closed
     network.world.jobs.raise_episode(JOB, "LowGPUUtilization", 0, generation=0)
-    network.send(encode_task(NodeTask(JOB, "algo-1", "system", "close")), network.now)
+    network.send(encode_task(StreamTask(JOB, "algo-1", "system", "close")), network.now)
     network.world.faults.schedule("Executions.start", Fault.FAIL_BEFORE)
     network.run_until(network.now, batch_s=0.0)
     after = network.node(NODE_1)

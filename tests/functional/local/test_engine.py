@@ -18,7 +18,7 @@ from trainguard.engine.installed import FAMILIES
 from trainguard.formats.profile.keys import SystemKey, system_key
 from trainguard.formats.profile.system import Samples
 from trainguard.local import pool
-from trainguard.local.engine import Evaluation, Planned, by_stream, evaluate_profile, schedule
+from trainguard.local.engine import Planned, ProfileEvaluation, by_stream, evaluate_profile, schedule
 from trainguard.local.pool import WorkerPool
 from trainguard.local.profile import read_profile
 from trainguard.local.sources import open_folder
@@ -27,12 +27,12 @@ SETTINGS = {name.partition(":")[2]: value for name, value in small_job.SETTINGS.
 KNOWN = JobRecord(JOB, f"unknown:{JOB}", "", "", rule_settings=SETTINGS)
 
 
-def evaluate(place: Path, workers: int = 0, watch: Any = None) -> Evaluation:
+def evaluate(place: Path, workers: int = 0, watch: Any = None) -> ProfileEvaluation:
     with WorkerPool(workers) as pool:
         return evaluate_profile(KNOWN, FAMILIES.plan(KNOWN), read_profile(open_folder(str(place))), pool, watch)
 
 
-def states(evaluation: Evaluation) -> dict[StreamKey, tuple[bytes, dict[str, int]]]:
+def states(evaluation: ProfileEvaluation) -> dict[StreamKey, tuple[bytes, dict[str, int]]]:
     return {record.key: (record.state, dict(record.counters)) for record in evaluation.records}
 
 

@@ -11,7 +11,7 @@ from tests.functional.local.test_scalar_files import place, table
 from tests.support.small_job import START
 from tests.support.tensor_files import event, frame, simple_scalar
 from trainguard.local.api import JobReport, analyze
-from trainguard.report.training.digest import Series
+from trainguard.report.training.digest import ScalarSeries
 
 CALM = {step: 2.0 * math.exp(-step / 60) + 0.3 for step in range(300)}
 OTHER = {step: value + 0.2 for step, value in CALM.items()}
@@ -25,7 +25,7 @@ def written(recorded: Iterable[tuple[str, int, float]]) -> bytes:
     )
 
 
-def series_of(report: JobReport, name: str) -> Series:
+def series_of(report: JobReport, name: str) -> ScalarSeries:
     assert report.document.training is not None
     return next(each for each in report.document.training.series if each.name == name)
 

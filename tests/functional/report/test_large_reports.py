@@ -7,7 +7,7 @@ import pytest
 
 from tests.support.delivery import Network
 from tests.support.small_job import JOB, uploads
-from trainguard.core.records import JOB_NODE, JobRecord, NodeRecord, StreamKey
+from trainguard.core.records import JOB_NODE, JobRecord, StreamKey, StreamRecord
 from trainguard.engine.installed import FAMILIES
 from trainguard.report.job.build import MOST_NAMES, BuiltReport, build_report, report_files
 from trainguard.report.job.rule_entries import NODES_WITH_DETAILS
@@ -17,7 +17,7 @@ LIMIT = 4_000_000
 
 
 @pytest.fixture(scope="module")
-def small_job() -> tuple[JobRecord, list[NodeRecord]]:
+def small_job() -> tuple[JobRecord, list[StreamRecord]]:
     """Return a job of which every object was met, and its nodes' items."""
     network = Network()
     for upload in uploads():
@@ -27,7 +27,7 @@ def small_job() -> tuple[JobRecord, list[NodeRecord]]:
     return network.job(), [record for record in network.world.nodes.of_job(JOB) if not record.key.is_own]
 
 
-def of_nodes(small_job: tuple[JobRecord, list[NodeRecord]], nodes: int) -> BuiltReport:
+def of_nodes(small_job: tuple[JobRecord, list[StreamRecord]], nodes: int) -> BuiltReport:
     job, seeds = small_job
     names = sorted({record.key.node for record in seeds})
     records = [
@@ -41,7 +41,7 @@ def of_nodes(small_job: tuple[JobRecord, list[NodeRecord]], nodes: int) -> Built
 
 
 def test_document_of_many_nodes_is_bounded_with_counts(
-    small_job: tuple[JobRecord, list[NodeRecord]],
+    small_job: tuple[JobRecord, list[StreamRecord]],
 ) -> None:
     files = report_files(of_nodes(small_job, NODES))
     assert len(files["report.json"]) < LIMIT
@@ -60,7 +60,7 @@ def test_document_of_many_nodes_is_bounded_with_counts(
 
 
 def test_given_few_nodes_when_reported_then_nothing_is_left_out(
-    small_job: tuple[JobRecord, list[NodeRecord]],
+    small_job: tuple[JobRecord, list[StreamRecord]],
 ) -> None:
     report = of_nodes(small_job, NODES_WITH_DETAILS).report
     assert all(rule.nodes_left_out == 0 for rule in report.rules)

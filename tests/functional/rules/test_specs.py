@@ -8,7 +8,7 @@ import pytest
 from tests.support.reports_of_jobs import judge, recorded
 from tests.unit.report_html.rich_job import PARAMETERS, write
 from trainguard.core.records import JobRecord
-from trainguard.engine.verdicts.verdict import Verdict
+from trainguard.engine.verdicts.verdict import RuleOutcome
 from trainguard.render.details import Details
 from trainguard.report.evaluated_job import EvaluatedJob, evaluate_job
 from trainguard.rules.registry import RULE_NAMES, SPECS
@@ -25,7 +25,7 @@ def judged(tmp_path_factory: pytest.TempPathFactory) -> Sequence[EvaluatedJob]:
     return [evaluate_job(evaluation.job, evaluation.plan, evaluation.records) for evaluation in found]
 
 
-def verdicts_of(jobs: Sequence[EvaluatedJob], rule: str) -> list[Verdict]:
+def verdicts_of(jobs: Sequence[EvaluatedJob], rule: str) -> list[RuleOutcome]:
     return [each for job in jobs for each in (*job.by_node.get(rule, {}).values(), job.verdict_of(rule)) if each]
 
 

@@ -13,7 +13,7 @@ from trainguard.engine.installed import FAMILIES
 from trainguard.engine.profiler.system_stream import SystemState, SystemStream
 from trainguard.formats.profile.assemble import assemble
 from trainguard.formats.profile.columns import read_framework_object
-from trainguard.formats.profile.system import Samples, Series, read_system_object
+from trainguard.formats.profile.system import MetricSeries, Samples, read_system_object
 from trainguard.report.timeline.digest import NodeDigest
 from trainguard.report.timeline.series import axis_for
 
@@ -111,7 +111,7 @@ def test_densest_minute_of_the_largest_node_is_used_in_full() -> None:
 
 def test_grid_is_no_finer_than_half_the_shortest_interval() -> None:
     times = np.linspace(0.0, 180.0, 100_000)
-    samples = Samples(times, np.ones(times.size), np.zeros(times.size, np.int64), (Series("gpu", "gpu0"),))
+    samples = Samples(times, np.ones(times.size), np.zeros(times.size, np.int64), (MetricSeries("gpu", "gpu0"),))
     snapshots, _ = assemble(samples, None, gpu_names=("gpu0",), interval_s=1e-6)
     assert 7_000 < len(snapshots) <= 7_200
 

@@ -12,14 +12,14 @@ from tests.unit.actions.test_stop_resources import CASE, ENABLED, JOB
 from trainguard.core.finding import Finding
 from trainguard.core.records import JobRecord
 from trainguard.stack.actions.cluster_agents import (
+    AGENT_SILENT_S,
     DONE_WITHIN_S,
-    SILENT_S,
     AgentAnswer,
     AgentState,
     asked,
     resource_states,
 )
-from trainguard.stack.actions.fire_row import Fire
+from trainguard.stack.actions.fire_row import FireInput
 from trainguard.stack.actions.request import StopResult
 from trainguard.stack.actions.stop import StopPreconditions
 from trainguard.stack.actions.stop_resources import (
@@ -36,7 +36,7 @@ STATE = AgentState(
 NODE = msgspec.structs.replace(STATE, resource="node/gpu-7", action="replace")
 RECORD = replace(JOB, resources=("workload/prod/job/team-a/train",))
 BROKEN = replace(ROW, finding=Finding("GPUHealth", None, "lost.", finding_kind="lost"), evaluated_through=NOW - 60.0)
-FIRE = Fire(job=JOB.job, job_arn=JOB.arn, rule="GPUHealth", fire_id="f1", episode=2, fired_at="", reason="lost.")
+FIRE = FireInput(job=JOB.job, job_arn=JOB.arn, rule="GPUHealth", fire_id="f1", episode=2, fired_at="", reason="lost.")
 
 
 def decide(
@@ -73,7 +73,7 @@ def test_workload_that_an_agent_names_is_stopped_by_it() -> None:
 @pytest.mark.parametrize(
     ("changes", "why"),
     [
-        ({"at": NOW - SILENT_S - 60.0}, "no agent runs on prod"),
+        ({"at": NOW - AGENT_SILENT_S - 60.0}, "no agent runs on prod"),
         ({"exempt": True}, "is exempt"),
         ({"job": "another"}, "the tag trainguard:job"),
         ({"action": ""}, "its owner has not opted in"),

@@ -15,7 +15,7 @@ from trainguard.core.brakes import Braked, BrakeList, new_brake
 from trainguard.core.canary_name import canary_name, is_canary, is_marked
 from trainguard.core.errors import PortUnavailableError
 from trainguard.core.records import JobRecord, JobStatus, RuleRow, StopRecord
-from trainguard.engine.jobs.lifecycle import follow
+from trainguard.engine.jobs.lifecycle import follow_sagemaker
 from trainguard.report.fleet.fleet import Fleet
 from trainguard.stack.actions.alert import compose_alert
 from trainguard.stack.actions.request import AlertInput, AlertRequest, StopCase, StopDecision
@@ -65,7 +65,7 @@ def played(switches: StopSwitches = ENABLED) -> tuple[Stage, Network, dict[str, 
     stage = Stage(network.world, switches)
     stage.canary.plant(AT, RUN)
     network.now = AT + 1.0
-    follow(JOB, BUCKET, registry(network))
+    follow_sagemaker(JOB, BUCKET, registry(network))
     for each in list(network.world.objects.list(BUCKET, "", "")):
         network.announce(Upload(AT, each.key, b""), AT + 2.0)
     network.run_until(AT + 60.0, batch_s=20.0)
@@ -112,7 +112,7 @@ def test_job_goes_the_whole_way_from_its_tags_to_its_end() -> None:
     assert early.missing == ("its item says InProgress, SageMaker Stopped", "its item was not closed")
 
     network.now = AT + 1_000.0
-    follow(JOB, BUCKET, registry(network))
+    follow_sagemaker(JOB, BUCKET, registry(network))
     network.take_tasks()
     network.run_until(AT + 1_300.0, batch_s=20.0)
     network.run_scheduler()
@@ -157,7 +157,7 @@ def test_job_that_an_owner_names_like_a_canary_is_not_muted() -> None:
     network = Network()
     own = MemoryCanaryJobs(network.world, AT)
     own.create(JOB, {"trainguard:profile-path": f"s3://{BUCKET}", "trainguard:settings": "canary-job"})
-    follow(JOB, BUCKET, registry(network))
+    follow_sagemaker(JOB, BUCKET, registry(network))
     record = network.world.jobs.load(JOB)
     assert record is not None
     assert not record.canary

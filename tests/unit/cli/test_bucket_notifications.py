@@ -6,7 +6,7 @@ import pytest
 
 from trainguard.cli.services.bucket_notifications import (
     CREATED,
-    Wanted,
+    WantedNotifications,
     announced,
     overlaps,
     with_messages,
@@ -15,7 +15,7 @@ from trainguard.cli.services.bucket_notifications import (
 
 QUEUE = "arn:aws:sqs:eu-west-1:111122223333:ours"
 OLD_QUEUE = "arn:aws:sqs:eu-west-1:111122223333:before-the-stack-was-made-again"
-ALL = Wanted(stack="TrainGuard", queue=QUEUE)
+ALL = WantedNotifications(stack="TrainGuard", queue=QUEUE)
 
 
 def entry(prefix: str = "", suffix: str = "", event: str = CREATED, **more: Any) -> dict[str, Any]:
@@ -42,7 +42,7 @@ def test_overlap_of_configurations_is_judged_as_by_s3(
     theirs: dict[str, Any], prefixes: tuple[str, ...], overlap: bool
 ) -> None:
     configured = {"LambdaFunctionConfigurations": [theirs | {"LambdaFunctionArn": "arn:theirs"}]}
-    wanted = Wanted(stack="TrainGuard", queue=QUEUE, prefixes=prefixes)
+    wanted = WantedNotifications(stack="TrainGuard", queue=QUEUE, prefixes=prefixes)
     assert [target for target, *_ in overlaps(configured, wanted)] == ["arn:theirs"] * overlap
 
 
@@ -61,15 +61,15 @@ def test_hand_made_configuration_keeps_its_name() -> None:
 
 
 def test_added_prefixes_include_the_canary_and_never_nest() -> None:
-    wanted = Wanted(stack="TrainGuard", queue=QUEUE, prefixes=("runs/", "runs/a/"))
+    wanted = WantedNotifications(stack="TrainGuard", queue=QUEUE, prefixes=("runs/", "runs/a/"))
     made = with_messages(with_messages({}, ALL), wanted)
     assert announced(made, QUEUE) == ["runs/", "trainguard-canary-"]
     assert len({each["Id"] for each in made["QueueConfigurations"]}) == 2
 
 
 def test_recreated_stack_replaces_its_own_old_queue_only() -> None:
-    earlier = with_messages({}, Wanted(stack="TrainGuard", queue=OLD_QUEUE, prefixes=("runs/",)))
-    others = Wanted(stack="TrainGuard-Research", queue="arn:other", prefixes=("research/",))
+    earlier = with_messages({}, WantedNotifications(stack="TrainGuard", queue=OLD_QUEUE, prefixes=("runs/",)))
+    others = WantedNotifications(stack="TrainGuard-Research", queue="arn:other", prefixes=("research/",))
     made = with_messages(with_messages(earlier, others), ALL)
     assert announced(made, OLD_QUEUE) is None
     assert announced(made, "arn:other") == ["research/", "trainguard-canary-"]

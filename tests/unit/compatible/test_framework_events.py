@@ -8,7 +8,7 @@ import pytest
 
 from tests.unit.compatible.profiles import FIRST_US, STEP, Profile, event, origin, phase, replayed, report, ts
 from trainguard.managed.framework_reader import FrameworkFile, read_framework_file
-from trainguard.managed.framework_stream import FrameworkStream, FrameworkWindow
+from trainguard.managed.framework_stream import FrameworkWindow, ManagedFrameworkStream
 from trainguard.managed.source import FrameworkName, Parser, node_id
 
 HOROVOD = 3
@@ -19,7 +19,7 @@ def file(events: Any, *, parser: Parser = Parser.HOROVOD, name: str = "a", node:
     return read_framework_file((FrameworkName(FIRST_US, name, parser, node), body))
 
 
-def window(stream: FrameworkStream, *files: FrameworkFile, minute: int = 0) -> FrameworkWindow:
+def window(stream: ManagedFrameworkStream, *files: FrameworkFile, minute: int = 0) -> FrameworkWindow:
     start_us = FIRST_US + 60_000_000 * minute
     return stream.window(files, start_us, start_us + 60_000_000)
 
@@ -46,7 +46,7 @@ def test_nested_begins_of_a_phase_end_last_in_first_out() -> None:
     events = [origin(), phase(1, "p"), phase(2, "q")]
     events += [begin(1, "outer"), begin(2, "inner"), begin(3, "other", 2), end(4), end(5), end(6, 2)]
 
-    found = shown(window(FrameworkStream(Counter()), file(events)))
+    found = shown(window(ManagedFrameworkStream(Counter()), file(events)))
 
     assert found == [("p", "inner", 2, 2), ("p", "outer", 1, 4), ("q", "other", 3, 3)]
 
@@ -54,14 +54,14 @@ def test_nested_begins_of_a_phase_end_last_in_first_out() -> None:
 def test_end_before_its_begin_loses_both() -> None:
     events = [origin(), phase(1, "p"), begin(1, "outer"), begin(5, "inner"), end(4), end(6)]
 
-    assert shown(window(FrameworkStream(Counter()), file(events))) == [("p", "outer", 1, 5)]
+    assert shown(window(ManagedFrameworkStream(Counter()), file(events))) == [("p", "outer", 1, 5)]
 
 
 def test_loader_settings_after_an_older_end_keep_their_event() -> None:
     first = file([origin(), phase(1, "p"), begin(1, "open")], name="a")
     second = file([end(2), event("init", 1, 3, 1, num_workers=2), event("next", 1, 5, 1)], name="b")
 
-    found = window(FrameworkStream(Counter()), first, second)
+    found = window(ManagedFrameworkStream(Counter()), first, second)
 
     assert [name for _, name, *_ in shown(found)] == ["open", "init", "next"]
     assert {row: num_workers for row, (_, num_workers) in found.loaders.items()} == {1: 2}
@@ -80,7 +80,7 @@ def test_begin_of_the_file_before_keeps_its_place_when_ended() -> None:
         name="b",
     )
 
-    found = shown(window(FrameworkStream(Counter()), first, second))
+    found = shown(window(ManagedFrameworkStream(Counter()), first, second))
 
     assert found == [("p", "before", 2, 0.5), ("p", "open", 1, 3), ("p", "after", 5, 0.5)]
 
@@ -88,7 +88,9 @@ def test_begin_of_the_file_before_keeps_its_place_when_ended() -> None:
 def test_end_without_a_begin_is_counted_and_reading_goes_on() -> None:
     tally: Counter[str] = Counter()
 
-    found = shown(window(FrameworkStream(tally), file([origin(), phase(1, "p"), end(1), event("next", 1, 2, 1)])))
+    found = shown(
+        window(ManagedFrameworkStream(tally), file([origin(), phase(1, "p"), end(1), event("next", 1, 2, 1)]))
+    )
 
     assert found == [("p", "next", 2, 1)]
     assert tally["ends_without_begin"] == 1
@@ -97,7 +99,7 @@ def test_end_without_a_begin_is_counted_and_reading_goes_on() -> None:
 def test_begin_left_open_meets_an_earlier_end_and_both_are_lost() -> None:
     ending = file([origin(), phase(1, "p"), end(65)], name="a")
     beginning = file([origin(), phase(1, "p"), begin(70, "late")], name="b")
-    stream = FrameworkStream(Counter())
+    stream = ManagedFrameworkStream(Counter())
 
     assert shown(window(stream, ending, beginning)) == []
     # The second query reads both files again: the end meets the begin that the first query left, 5 s too late for it.
@@ -110,7 +112,7 @@ def test_file_without_names_uses_names_and_origin_of_the_last() -> None:
     first = file([origin(), phase(1, "p")], name="a")
     second = file([event("known", 1, 1, 1), event("unknown", 9, 2, 1)], name="b")
 
-    found = shown(window(FrameworkStream(Counter()), first, second))
+    found = shown(window(ManagedFrameworkStream(Counter()), first, second))
 
     assert found == [("p", "known", 1, 1), ("Unknown", "unknown", 2, 1)]
 
@@ -121,7 +123,7 @@ def test_events_of_several_parsers_come_parser_by_parser() -> None:
         for at, kind in enumerate((Parser.SMDATAPARALLEL, Parser.HOROVOD, Parser.MODEL, Parser.PYTHON))
     ]
 
-    found = window(FrameworkStream(Counter()), *files)
+    found = window(ManagedFrameworkStream(Counter()), *files)
 
     assert [name for name, *_ in shown(found)] == ["PYTHON", "MODEL", "HOROVOD", "SMDATAPARALLEL"]
     assert found.horovod.tolist() == [False, False, True, False]
@@ -130,7 +132,7 @@ def test_events_of_several_parsers_come_parser_by_parser() -> None:
 def test_window_includes_both_of_its_edges() -> None:
     events = [event(name, 1, at, 10) for name, at in (("out", -10.1), ("in", -10), ("in", 60), ("out", 60.000001))]
 
-    found = shown(window(FrameworkStream(Counter()), file([origin(), phase(1, "p"), *events])))
+    found = shown(window(ManagedFrameworkStream(Counter()), file([origin(), phase(1, "p"), *events])))
 
     assert [name for _, name, *_ in found] == ["in", "in"]
 
@@ -213,8 +215,8 @@ def test_given_a_parsed_file_when_pickled_then_it_comes_back() -> None:
 
     copy = pickle.loads(pickle.dumps(parsed))  # noqa: S301 - our own bytes
 
-    expected = shown(window(FrameworkStream(Counter()), parsed))
-    assert shown(window(FrameworkStream(Counter()), copy)) == expected
+    expected = shown(window(ManagedFrameworkStream(Counter()), parsed))
+    assert shown(window(ManagedFrameworkStream(Counter()), copy)) == expected
     assert copy.loaders == parsed.loaders
 
 

@@ -1,7 +1,7 @@
 import pytest
 
 from tests.unit.compatible.profiles import line
-from trainguard.managed.system_stream import Series, read_system_file
+from trainguard.managed.system_stream import ManagedSeries, read_system_file
 
 
 @pytest.mark.parametrize("late", [("CPUUtilization", "cpu99"), ("Novelty", "cpu0"), ("CPUUtilization", None)])
@@ -17,7 +17,7 @@ def test_late_text_value_in_a_large_file_is_read_like_others(
     assert large.bad_lines == 0
     assert large.values.tolist() == [*(at % 100 for at in range(6_000)), 42]
     assert large.series[:8].tolist() == [0, 1, 2, 3, 4, 5, 6, 0]
-    assert large.table[7] == Series("algo-1", late[1] or "null", late[0])
+    assert large.table[7] == ManagedSeries("algo-1", late[1] or "null", late[0])
     assert len(large.table) == 8
 
 

@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 
 from tests.unit.compatible.profiles import FIRST_US, Profile, Sample, replayed, report
 from trainguard.managed import system_rules
-from trainguard.managed.history import History, box
+from trainguard.managed.history import ManagedHistory, box
 from trainguard.managed.system_stream import SeriesSamples, pieces_between_resets
 
 GPU = "GPUUtilization"
@@ -288,7 +288,7 @@ def test_stream_cut_at_resets_equals_a_check_after_every_value(
 
 @given(st.lists(st.floats(0, 100), min_size=1, max_size=50), st.integers(1, 5))
 def test_history_and_box_in_parts_equal_those_of_all_values(values: list[float], parts: int) -> None:
-    history = History()
+    history = ManagedHistory()
     for part in np.array_split(np.array(values), parts):
         history.extend(part)
 

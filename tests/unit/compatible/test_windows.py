@@ -19,7 +19,7 @@ from tests.unit.compatible.profiles import (
 from trainguard.core.errors import EmptyProfileError, RuleConfigError
 from trainguard.managed.replay import MAX_WINDOWS, replay
 from trainguard.managed.source import Parser, catalogue
-from trainguard.managed.system_rules import LowGPUUtilization
+from trainguard.managed.system_rules import ManagedLowGPUUtilization
 
 MEMORY = "MemoryUsedPercent"
 A = TypeVar("A")
@@ -261,7 +261,7 @@ def test_raising_rule_leaves_the_other_reports_unchanged(step: str, monkeypatch:
     def fail(*_: object) -> None:
         raise ZeroDivisionError("by nothing")
 
-    monkeypatch.setattr(LowGPUUtilization, step, fail)
+    monkeypatch.setattr(ManagedLowGPUUtilization, step, fail)
     result = replayed(profile)
 
     assert result.failed == {"LowGPUUtilization": "ZeroDivisionError: by nothing"}

@@ -11,7 +11,7 @@ from demo.make_recordings import RECORDINGS
 from demo.recording import Recording
 from trainguard.core.finding import Finding
 from trainguard.core.layout import report_links
-from trainguard.core.ports import NodeTask
+from trainguard.core.ports import StreamTask
 from trainguard.core.records import JobRecord, OutboxEntry
 from trainguard.engine.installed import FAMILIES
 from trainguard.engine.messages import Message, encode_task, sort_messages
@@ -99,9 +99,9 @@ def test_recorded_tasks_are_what_the_product_writes() -> None:
     assert [json.loads(body) for body in bodies] == [
         json.loads(encode_task(task))
         for task in (
-            NodeTask(JOB, "algo-1", "system", "close"),
-            NodeTask(JOB, "algo-1", "framework", "close"),
-            NodeTask(JOB, "algo-2", "system", "flush", 1_784_021_940.0),
+            StreamTask(JOB, "algo-1", "system", "close"),
+            StreamTask(JOB, "algo-1", "framework", "close"),
+            StreamTask(JOB, "algo-2", "system", "flush", 1_784_021_940.0),
         )
     ]
 

@@ -7,7 +7,7 @@ from trainguard.engine.diagnosis.case import ended_episodes
 from trainguard.engine.streams.job_streams import JobState, Notified
 from trainguard.engine.streams.rule_runner import StoredRule
 from trainguard.engine.verdicts.episodes import FiringHistory, Liveness
-from trainguard.engine.verdicts.verdict import Verdict
+from trainguard.engine.verdicts.verdict import RuleOutcome
 from trainguard.rules.rule_result import RuleResult
 
 RULE = "LowGPUUtilization"
@@ -30,7 +30,7 @@ RULE = "LowGPUUtilization"
 def test_alerted_episode_ends_or_goes_on_with_the_verdict(
     is_open: bool, liveness: Liveness, alerted: int, cleared: bool, ends: bool
 ) -> None:
-    verdict = Verdict(
+    verdict = RuleOutcome(
         RULE, RuleResult(Status.OK, "so."), FiringHistory(is_open=is_open, alerted=alerted), liveness=liveness
     )
     state = JobState(
@@ -40,7 +40,7 @@ def test_alerted_episode_ends_or_goes_on_with_the_verdict(
 
 
 def test_first_fire_of_a_rule_ends_as_episode_0() -> None:
-    verdict = Verdict(RULE, RuleResult(Status.OK, "so."), FiringHistory(alerted=0))
+    verdict = RuleOutcome(RULE, RuleResult(Status.OK, "so."), FiringHistory(alerted=0))
     assert ended_episodes([verdict], JobState(), {}) == {RULE: 0}
 
 

@@ -14,9 +14,9 @@ from tests.support.small_job import BUCKET, JOB, START, Upload, describe, upload
 from tests.unit.engine.test_doorbells import created, messages, notified, record, system
 from trainguard.core.errors import MessageError, PortUnavailableError
 from trainguard.core.layout import ProfileRoot
-from trainguard.core.ports import NodeTask, Timing
+from trainguard.core.ports import StreamTask, Timing
 from trainguard.core.records import JobRecord, JobStatus, StreamKey
-from trainguard.engine.batch import BatchOutcome, BatchProcessor, NodeEvaluator
+from trainguard.engine.batch import BatchOutcome, BatchProcessor, StreamEvaluator
 from trainguard.engine.installed import FAMILIES
 from trainguard.engine.jobs import job_registry as admission
 from trainguard.engine.messages import CreatedObject, JobMessages, Message, created_objects, encode_task, sort_messages
@@ -25,7 +25,7 @@ UPLOADS = uploads()
 SYSTEM_1 = [each for each in UPLOADS if "system/incremental" in each.key and "algo-1" in each.key]
 END_MARK = UPLOADS[-1]
 SYSTEM = StreamKey("job", "algo-1", "system")
-CLOSE = NodeTask("job", "algo-1", "system", "close")
+CLOSE = StreamTask("job", "algo-1", "system", "close")
 
 
 def sorted_jobs(*bodies: str, deliveries: int = 1) -> list[JobMessages]:
@@ -45,7 +45,7 @@ def sorted_jobs(*bodies: str, deliveries: int = 1) -> list[JobMessages]:
     ],
 )
 def test_tasks_for_one_stream_are_merged_into_one_piece_of_work(
-    tasks: list[NodeTask], close: bool, before: float | None
+    tasks: list[StreamTask], close: bool, before: float | None
 ) -> None:
     (job,) = sorted_jobs(*map(encode_task, tasks))
     work = job.nodes[SYSTEM]
@@ -194,7 +194,7 @@ def test_batch_without_time_returns_each_message_once() -> None:
     ],
 )
 def test_task_of_a_reregistered_job_is_skipped_and_counted(
-    task: NodeTask, generation: int, counted: dict[str, int]
+    task: StreamTask, generation: int, counted: dict[str, int]
 ) -> None:
     batch = Batch()
     arn = describe().arn
@@ -305,7 +305,7 @@ def test_internal_error_in_a_stream_returns_its_messages() -> None:
         raise ZeroDivisionError("odd")
 
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(NodeEvaluator, "evaluate", broken)
+        patch.setattr(StreamEvaluator, "evaluate", broken)
         assert batch.process(*batch.put(SYSTEM_1[0])).failed == ("m0",)
     assert batch.counted == {"evaluation_failures": 1}
 

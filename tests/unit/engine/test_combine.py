@@ -7,17 +7,17 @@ import msgspec
 
 from trainguard.core.records import JOB_NODE, Status
 from trainguard.engine.verdicts.episodes import FiringHistory
-from trainguard.engine.verdicts.verdict import Verdict, combine
+from trainguard.engine.verdicts.verdict import RuleOutcome, combine
 from trainguard.rules.rule_result import RuleResult
 
 RULE = "CPUBottleneck"
 
 
-def verdict(*, is_open: bool = False, status: Status = Status.OK, **said: Any) -> Verdict:
+def verdict(*, is_open: bool = False, status: Status = Status.OK, **said: Any) -> RuleOutcome:
     times_fired = 1 if is_open else 0
     status = Status.FIRED if is_open else status
     result = RuleResult(status, "said so.", data_points=10, **said)
-    return Verdict(
+    return RuleOutcome(
         RULE, result, FiringHistory(is_open=is_open, times_fired=times_fired, alerted=times_fired - 1, judged=5)
     )
 
@@ -119,7 +119,7 @@ def test_errors_precede_verdicts_and_those_precede_waiting() -> None:
 
 
 def test_least_severe_node_of_an_episode_counts_as_alerted() -> None:
-    def told(severity: str | None, episode: int) -> Verdict:
+    def told(severity: str | None, episode: int) -> RuleOutcome:
         fired = verdict(is_open=True)
         told = msgspec.structs.replace(fired.history, alerted=episode, alerted_severity=severity)
         return replace(fired, history=told)

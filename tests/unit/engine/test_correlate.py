@@ -15,7 +15,7 @@ from trainguard.engine.profiler.framework_session import FrameworkState, Framewo
 from trainguard.engine.profiler.system_stream import SystemState, SystemStream
 from trainguard.engine.streams.rule_runner import StoredRule
 from trainguard.engine.verdicts.episodes import FiringHistory
-from trainguard.engine.verdicts.verdict import Verdict
+from trainguard.engine.verdicts.verdict import RuleOutcome
 from trainguard.rules.bottlenecks.cpu_and_io import CPUBottleneck
 from trainguard.rules.bottlenecks.state import BottleneckState, MinuteCount, Tally
 from trainguard.rules.bottlenecks.text import BottleneckDetails, ComparedPhase
@@ -81,7 +81,7 @@ def streams(bottlenecked: list[int], rules: RulePlan) -> tuple[SystemStream, Fra
 DETAILS = BottleneckDetails(240, 120, 50.0, 240, 50.0, 120, [])
 
 
-def verdict(status: Status, advice: str | None = "Add workers.") -> Verdict:
+def verdict(status: Status, advice: str | None = "Add workers.") -> RuleOutcome:
     text = spec_of("CPUBottleneck").text
     assert text is not None
     facts = (
@@ -94,10 +94,10 @@ def verdict(status: Status, advice: str | None = "Add workers.") -> Verdict:
         Fact(name="mean_core_utilization_found", value=30.0),
     )
     result = replace(RuleResult.of(text, status, "waits", facts, details=DETAILS), advice=advice)
-    return Verdict("CPUBottleneck", result, FiringHistory())
+    return RuleOutcome("CPUBottleneck", result, FiringHistory())
 
 
-def correlated(bottlenecked: list[int], given: Verdict, rules: RulePlan) -> RuleResult:
+def correlated(bottlenecked: list[int], given: RuleOutcome, rules: RulePlan) -> RuleResult:
     verdicts = {"CPUBottleneck": {"algo-1": given}}
     system, framework = streams(bottlenecked, plan())
     correlation = Correlation(rules)

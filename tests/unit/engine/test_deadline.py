@@ -5,7 +5,7 @@ import math
 import pytest
 
 from trainguard.core.records import AlertKind, JobRecord, OutboxEntry
-from trainguard.engine.streams.job_streams import JobState, Progress
+from trainguard.engine.streams.job_streams import JobState, StepProgress
 from trainguard.engine.summary import HELD, LEAST_DONE, outlook
 from trainguard.state.codec import CODEC, decode_state, encode_state
 
@@ -24,7 +24,7 @@ def followed(
     of: JobRecord, hours: float, pace_s: float, *, started_at: float | None = AT
 ) -> list[tuple[float, Outlook]]:
     """Return each new outlook, with the hours since the start, of a job that is looked at every three minutes."""
-    progress, found = Progress(), []
+    progress, found = StepProgress(), []
     for at in range(0, int(hours * 3_600), 180):
         made = outlook(of, progress, (AT + at, int(at / pace_s)), started_at)
         if made is not None:
@@ -64,7 +64,7 @@ def test_limit_needs_a_start() -> None:
 
 
 def test_miss_that_does_not_last_is_no_warning() -> None:
-    progress = Progress(points=[(AT + 200.0 * each, 200 * each) for each in range(30)], misses=HELD - 1)
+    progress = StepProgress(points=[(AT + 200.0 * each, 200 * each) for each in range(30)], misses=HELD - 1)
     assert outlook(job(20_000 / 3_600.0 * 1.2), progress, (AT + 6_000.0, 6_000), AT) is not None
     assert progress.misses == 0
 

@@ -10,7 +10,7 @@ from tests.support.ledgers import HOUR_S, Part
 from tests.support.verdicts import ALWAYS, fired, over, quiet
 from trainguard.core.records import JobRecord, Status
 from trainguard.engine.diagnosis.case import SIZEABLE_SHARE, Diagnosis
-from trainguard.engine.verdicts.verdict import Verdict
+from trainguard.engine.verdicts.verdict import RuleOutcome
 from trainguard.ledger.bucket import Bucket
 from trainguard.rules.registry import SPECS
 
@@ -20,7 +20,7 @@ QUIET = [quiet(LOW), quiet("CPUBottleneck"), quiet("GPUHealth"), quiet("OverallS
 NO_PROFILE = replace(ended(), instance_count=None)
 
 
-def diagnosed(*verdicts: Verdict, job: JobRecord = JOB, nodes: Sequence[Node] = (Node(),)) -> Diagnosis:
+def diagnosed(*verdicts: RuleOutcome, job: JobRecord = JOB, nodes: Sequence[Node] = (Node(),)) -> Diagnosis:
     return judged_job(*(in_job(each) for each in verdicts), job=job, nodes=nodes).diagnosis
 
 
@@ -51,7 +51,7 @@ def test_given_enough_judged_and_little_lost_then_healthy(job: JobRecord) -> Non
         replace(quiet("GPUHealth"), waiting_nodes=("algo-2",)),
     ],
 )
-def test_unjudged_rule_that_might_find_something_means_unknown(silent: Verdict) -> None:
+def test_unjudged_rule_that_might_find_something_means_unknown(silent: RuleOutcome) -> None:
     found = diagnosed(*[each for each in QUIET if each.rule != silent.rule], silent)
 
     assert found.level == "unknown"

@@ -14,7 +14,7 @@ from tests.support.verdicts import ALWAYS, fired, held, over, quiet
 from trainguard.core.records import JobRecord, Status
 from trainguard.core.units import show_share
 from trainguard.engine.diagnosis.text import Sentences, counted_rules, sentences_of
-from trainguard.engine.verdicts.verdict import Verdict
+from trainguard.engine.verdicts.verdict import RuleOutcome
 from trainguard.ledger.bucket import Bucket
 from trainguard.report.evaluated_job import EvaluatedJob
 from trainguard.rules.change import ChangeCode
@@ -30,11 +30,13 @@ BOTTLENECK = [
 ]
 
 
-def judged(*verdicts: Verdict, job: JobRecord = JOB, nodes: Sequence[Node] = (Node(),), **more: object) -> EvaluatedJob:
+def judged(
+    *verdicts: RuleOutcome, job: JobRecord = JOB, nodes: Sequence[Node] = (Node(),), **more: object
+) -> EvaluatedJob:
     return judged_job(*(in_job(each) for each in verdicts), job=job, nodes=nodes, **more)  # type: ignore[arg-type]
 
 
-def told(*verdicts: Verdict, **of: object) -> Sentences:
+def told(*verdicts: RuleOutcome, **of: object) -> Sentences:
     found = judged(*verdicts, **of)  # type: ignore[arg-type]
     return sentences_of(found, found.diagnosis)
 
@@ -217,7 +219,9 @@ def test_given_lost_time_without_a_reason_then_it_is_to_be_found() -> None:
         ),
     ],
 )
-def test_unjudged_rule_is_named_and_health_is_not_claimed(verdicts: list[Verdict], job: JobRecord, health: str) -> None:
+def test_unjudged_rule_is_named_and_health_is_not_claimed(
+    verdicts: list[RuleOutcome], job: JobRecord, health: str
+) -> None:
     assert told(*verdicts, job=job).health == health
 
 

@@ -7,7 +7,7 @@ from urllib.parse import quote_plus
 import pytest
 
 from trainguard.core.layout import ProfileRoot
-from trainguard.core.ports import NodeTask
+from trainguard.core.ports import StreamTask
 from trainguard.core.records import StreamKey
 from trainguard.engine.installed import FAMILIES
 from trainguard.engine.messages import Message, encode_task, sort_messages
@@ -103,14 +103,14 @@ def test_one_job_name_under_two_roots_is_not_mixed() -> None:
 
 
 def test_given_a_task_when_sorted_then_it_closes_its_stream() -> None:
-    task = NodeTask("job", "algo-1", "system", "close")
+    task = StreamTask("job", "algo-1", "system", "close")
     (job,), _ = sort_messages(messages(encode_task(task), deliveries=2), FAMILIES)
     work = job.nodes[StreamKey("job", "algo-1", "system")]
     assert (work.close, work.modified_before, work.repeated) == (True, None, True)
 
 
 def test_given_a_flush_task_when_sorted_then_its_time_is_kept() -> None:
-    (job,), _ = sort_messages(messages(encode_task(NodeTask("job", "algo-1", "framework", "flush", 12.5))), FAMILIES)
+    (job,), _ = sort_messages(messages(encode_task(StreamTask("job", "algo-1", "framework", "flush", 12.5))), FAMILIES)
     assert job.nodes[StreamKey("job", "algo-1", "framework")].modified_before == 12.5
 
 
@@ -132,8 +132,8 @@ def test_end_marker_ends_the_job_and_announces_no_node() -> None:
         (json.dumps({"source": "aws.s3", "time": TIME, "detail": {"bucket": {}}}), "malformed_messages"),
         (json.dumps({"source": "aws.s3", "time": "soon", "detail": {}}), "malformed_messages"),
         (json.dumps({"trainguard": "task", "job": "job"}), "malformed_messages"),
-        (encode_task(NodeTask("job", "algo-1", "system", "explode")), "malformed_messages"),
-        (encode_task(NodeTask("job", "algo-1", "stream", "close")), "malformed_messages"),
+        (encode_task(StreamTask("job", "algo-1", "system", "explode")), "malformed_messages"),
+        (encode_task(StreamTask("job", "algo-1", "stream", "close")), "malformed_messages"),
         (created("some/other/object.csv"), "foreign_keys"),
         (
             created("j/rule-output/R/profiler-output/system/incremental/2026112108/1795248000.algo-1.json"),

@@ -16,15 +16,15 @@ from trainguard.core.errors import StateConflictError
 from trainguard.core.finding import Finding
 from trainguard.core.layout import ProfileRoot
 from trainguard.core.ports import Timing
-from trainguard.core.records import JobRecord, NodeRecord, OutboxEntry, Status, StreamKey
-from trainguard.engine.batch import NodeEvaluator
+from trainguard.core.records import JobRecord, OutboxEntry, Status, StreamKey, StreamRecord
+from trainguard.engine.batch import StreamEvaluator
 from trainguard.engine.family import ObjectSource
 from trainguard.engine.installed import FAMILIES
-from trainguard.engine.messages import NodeWork
+from trainguard.engine.messages import StreamWork
 from trainguard.engine.streams.rule_runner import StoredRule
 from trainguard.engine.streams.session import Announced, Applied
 from trainguard.engine.verdicts.episodes import FiringHistory
-from trainguard.engine.verdicts.verdict import Fire, Verdict
+from trainguard.engine.verdicts.verdict import Fire, RuleOutcome
 from trainguard.ledger.bucket import Bucket
 from trainguard.ledger.job import Ledger
 from trainguard.pricing.cost import PaidTime
@@ -33,8 +33,8 @@ from trainguard.rules.rule_result import RuleResult
 RULE, NOW = "LowGPUUtilization", 100_000.0
 JOB = JobRecord("job", "arn", "profiles", "", instance_count=1, polled_fast=False)
 KEY = StreamKey("job", "algo-1", "system")
-FIRE = Fire(Verdict(RULE, RuleResult(Status.FIRED, "so."), FiringHistory(is_open=True)), NOW)
-OBJECT = NodeWork(KEY, messages=[Announced("k", None)])
+FIRE = Fire(RuleOutcome(RULE, RuleResult(Status.FIRED, "so."), FiringHistory(is_open=True)), NOW)
+OBJECT = StreamWork(KEY, messages=[Announced("k", None)])
 
 
 @dataclass
@@ -54,7 +54,7 @@ class Stream:
     due: set[str] = field(default_factory=lambda: {RULE})
     raised: list[str] = field(default_factory=list)
     ends_with: tuple[Fire, ...] = ()
-    said: Verdict = field(default_factory=lambda: quiet(RULE))
+    said: RuleOutcome = field(default_factory=lambda: quiet(RULE))
     made: Ledger | None = None
     asked: list[tuple[bool, set[str] | None]] = field(default_factory=list)
 
@@ -64,7 +64,7 @@ class Stream:
     def finish(self) -> list[Fire]:
         return list(self.ends_with)
 
-    def verdicts(self, *, closed: bool, of: Collection[str] | None = None) -> list[Verdict]:
+    def verdicts(self, *, closed: bool, of: Collection[str] | None = None) -> list[RuleOutcome]:
         self.asked.append((closed, None if of is None else set(of)))
         return [self.said]
 
@@ -84,7 +84,7 @@ class Session:
     waits: bool = False
     counters: dict[str, int] = field(default_factory=dict)
     moves: bool = True
-    record: NodeRecord = field(default_factory=lambda: NodeRecord(KEY))
+    record: StreamRecord = field(default_factory=lambda: StreamRecord(KEY))
     seen: list[Any] = field(default_factory=list)
     applied: int = 0
 
@@ -102,7 +102,7 @@ class Session:
         self.seen.append((len(messages), every_s, now, in_turn))
         return self.waits
 
-    def to_record(self, *, closed: bool) -> NodeRecord:
+    def to_record(self, *, closed: bool) -> StreamRecord:
         cursors = {"minute": self.applied} if self.moves and self.applied else self.record.cursors
         return replace(
             self.record,
@@ -134,7 +134,7 @@ class Evaluation:
             pause=self.pauses.append,
             has_time=lambda: answers.pop(0) if len(answers) > 1 else answers[0],
         )
-        self._evaluator = NodeEvaluator(services=self.world.services, timing=timing, families=self._families())
+        self._evaluator = StreamEvaluator(services=self.world.services, timing=timing, families=self._families())
 
     def _families(self) -> Any:
         evaluation = self
@@ -150,11 +150,11 @@ class Evaluation:
 
         return Known()
 
-    def open_session(self, record: NodeRecord, source: ObjectSource, _: object) -> Session:
+    def open_session(self, record: StreamRecord, source: ObjectSource, _: object) -> Session:
         self.session.record, self.source = record, source
         return self.session
 
-    def evaluate(self, work: NodeWork = OBJECT) -> bool:
+    def evaluate(self, work: StreamWork = OBJECT) -> bool:
         return self._evaluator.evaluate(self.job, work)
 
     @property
@@ -261,7 +261,7 @@ def test_unchanged_evaluation_writes_nothing(session: Session, saved: int) -> No
     ],
 )
 def test_due_rows_are_published_and_all_at_the_stream_end(
-    job: JobRecord, work: NodeWork, asked: list[tuple[bool, set[str] | None]]
+    job: JobRecord, work: StreamWork, asked: list[tuple[bool, set[str] | None]]
 ) -> None:
     evaluation = Evaluation(Session([applied(1)], counters={"gaps": 1}), job)
     assert evaluation.evaluate(work) is True
@@ -295,7 +295,7 @@ def test_node_row_has_the_cost_of_that_node_alone() -> None:
     job = replace(JOB, instance_type="ml.p3.2xlarge", started_at=NOW - 3_660.0, generation=3)
     ledger = one_node((0.0, 1.0, {Bucket.UNEXPLAINED: 0.5}), hours=1.0, hourly=3.825)
     stream = Stream(said=fired(RULE, ALWAYS), made=ledger)
-    session = Session([applied(1)], stream, record=NodeRecord(KEY, generation=3))
+    session = Session([applied(1)], stream, record=StreamRecord(KEY, generation=3))
     evaluation = Evaluation(session, job)
     evaluation.evaluate()
     (row,) = evaluation.world.rows.of_job("job")
@@ -323,7 +323,7 @@ def test_location_of_another_job_is_the_one_from_sagemaker() -> None:
     ],
 )
 def test_messages_alone_apply_nothing_in_a_deferrable_session(
-    work: NodeWork, job: JobRecord, closes: bool, asked: bool, seen: tuple[object, ...] | None
+    work: StreamWork, job: JobRecord, closes: bool, asked: bool, seen: tuple[object, ...] | None
 ) -> None:
     evaluation = Evaluation(Session([applied(1)], waits=True), job)
     assert evaluation.evaluate(work) is True
@@ -366,7 +366,7 @@ def test_write_conflict_is_retried_up_to_four_attempts(conflicts: int, fails: bo
 def test_fire_pending_in_an_item_is_started_first() -> None:
     evaluation = Evaluation(Session())
     entry = OutboxEntry("fire", 0, NOW, Finding(RULE, "algo-1", "so."))
-    evaluation.world.nodes.save(NodeRecord(KEY, outbox={"fire": entry}))
+    evaluation.world.nodes.save(StreamRecord(KEY, outbox={"fire": entry}))
     evaluation.evaluate()
     assert evaluation.count("Executions.start") == 1
     stored = evaluation.world.nodes.load(KEY)

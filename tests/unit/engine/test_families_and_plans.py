@@ -11,9 +11,9 @@ import pytest
 from tests.families.pulse.family import PulseFamily
 from tests.families.pulse.keys import PulseKey, pulse_key
 from tests.support.memory import MemoryWorld
-from trainguard.core.errors import ForeignKeyError, RuleConfigError, StateCodecError, StateDamagedError
+from trainguard.core.errors import RuleConfigError, StateCodecError, StateDamagedError, UnreadableKeyError
 from trainguard.core.layout import EndKey, ProfileRoot
-from trainguard.core.records import JobRecord, NodeRecord, StreamKey
+from trainguard.core.records import JobRecord, StreamKey, StreamRecord
 from trainguard.engine.family import Families, ObjectEvents
 from trainguard.engine.installed import FAMILIES
 from trainguard.engine.kernels.session import CaptureState
@@ -85,7 +85,7 @@ def test_streams_of_an_unknown_family_are_refused() -> None:
     assert BOTH.of(SYSTEM) is BOTH.get("profiler")
     assert BOTH.of(PULSE) is BOTH.get("pulse")
     assert BOTH.get("training") is None
-    with pytest.raises(ForeignKeyError, match="family kernels is unknown, expected one of profiler, pulse"):
+    with pytest.raises(UnreadableKeyError, match="family kernels is unknown, expected one of profiler, pulse"):
         BOTH.of(StreamKey("job", "algo-1", "kernels"))
     assert Families(PULSES).share(MemoryWorld().objects) == {"pulse": None}
 
@@ -97,9 +97,9 @@ def test_key_belongs_to_the_first_family_that_knows_it() -> None:
     assert families.parse_key("job/pulse/end") == EndKey(ROOT, "pulse")
     assert families.parse_key("x/below", lambda _: ROOT) == PulseKey(ROOT, "worker-7", 7)
     for unknown in ("x/below", "x/other"):
-        with pytest.raises(ForeignKeyError, match=r", or <job>/pulse/<step>_<worker>\.json"):
+        with pytest.raises(UnreadableKeyError, match=r", or <job>/pulse/<step>_<worker>\.json"):
             families.parse_key(unknown)
-    with pytest.raises(ForeignKeyError):
+    with pytest.raises(UnreadableKeyError):
         families.parse_key("x/other", lambda _: ROOT)
     assert families.admits("job/pulse/end")
     assert not families.admits("job/other")
@@ -115,11 +115,11 @@ def test_job_unknown_to_sagemaker_expects_no_streams() -> None:
     assert PULSES.parse_below("x", lambda _: ROOT) is None
 
 
-def items(**changed: Any) -> list[NodeRecord]:
-    system = NodeRecord(SYSTEM, version=1, state=encode_state(SystemState()), codec=CODEC)
-    traces = NodeRecord(StreamKey("job", "algo-1", "kernels"), state=encode_state(CaptureState()), codec=CODEC)
-    own = NodeRecord(StreamKey.own("job"), 7, state=encode_state(JobState(reported=["a"])), codec=CODEC)
-    return [replace(own, **changed), system, traces, NodeRecord(StreamKey("job", "rank-1", "unheard"))]
+def items(**changed: Any) -> list[StreamRecord]:
+    system = StreamRecord(SYSTEM, version=1, state=encode_state(SystemState()), codec=CODEC)
+    traces = StreamRecord(StreamKey("job", "algo-1", "kernels"), state=encode_state(CaptureState()), codec=CODEC)
+    own = StreamRecord(StreamKey.own("job"), 7, state=encode_state(JobState(reported=["a"])), codec=CODEC)
+    return [replace(own, **changed), system, traces, StreamRecord(StreamKey("job", "rank-1", "unheard"))]
 
 
 @pytest.mark.parametrize("detailed", [True, False])
@@ -140,7 +140,7 @@ def test_items_open_by_family_and_unknown_ones_are_kept(
 
 def test_missing_empty_or_damaged_own_item_of_a_job_is_reset() -> None:
     plan = FAMILIES.plan(JOB)
-    assert FAMILIES.open("job", plan, []).job_item == NodeRecord(StreamKey.own("job"))
+    assert FAMILIES.open("job", plan, []).job_item == StreamRecord(StreamKey.own("job"))
     assert FAMILIES.open("job", plan, items(state=b"")).state == JobState()
     damaged = FAMILIES.open("job", plan, items(state=b"rubbish"))
     assert (damaged.state, damaged.job_item.version) == (JobState(), 7)

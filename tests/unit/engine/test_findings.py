@@ -13,7 +13,7 @@ from tests.support.verdicts import ALWAYS, fired, held, over, quiet
 from trainguard.core.finding import Severity
 from trainguard.engine.verdicts.findings import RankedFinding, finding_of
 from trainguard.engine.verdicts.ranking import rank_findings
-from trainguard.engine.verdicts.verdict import Verdict
+from trainguard.engine.verdicts.verdict import RuleOutcome
 from trainguard.ledger.bucket import Bucket
 from trainguard.ledger.job import Ledger
 from trainguard.pricing.cost import PaidTime
@@ -33,7 +33,7 @@ def lost(share: float, bucket: Bucket = OPEN, *, begin: float = 0.0, end: float 
     return one_node((begin, end, {bucket: share}), hours=HOURS)
 
 
-def ranked(ledger: Ledger | None, *verdicts: Verdict, paid_time: PaidTime = FREE) -> dict[str, RankedFinding]:
+def ranked(ledger: Ledger | None, *verdicts: RuleOutcome, paid_time: PaidTime = FREE) -> dict[str, RankedFinding]:
     """Return the findings by rule, in their order."""
     return {each.rule: each for each in rank_findings(verdicts, paid_time, ledger)}
 
@@ -62,7 +62,7 @@ class Fault:
 
     first: str
     parts: Sequence[Part]
-    verdicts: Sequence[Verdict]
+    verdicts: Sequence[RuleOutcome]
 
 
 def all_day(bucket: Bucket, share: float) -> list[Part]:

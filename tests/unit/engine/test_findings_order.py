@@ -12,7 +12,7 @@ from trainguard.core.records import JobRecord
 from trainguard.engine.installed import FAMILIES
 from trainguard.engine.verdicts.findings import score_of, severity_of
 from trainguard.engine.verdicts.ranking import OVER_WEIGHT, rank_findings
-from trainguard.engine.verdicts.verdict import Verdict
+from trainguard.engine.verdicts.verdict import RuleOutcome
 from trainguard.ledger.bucket import Bucket
 from trainguard.rules.registry import RULE_NAMES, SPECS, spec_of
 from trainguard.rules.spec import LOW_GPUS, UNUSED_NODE, Symptom
@@ -60,7 +60,7 @@ some_hours = st.tuples(st.floats(0.0, 9.0), st.none() | st.floats(0.0, 5.0)).map
 
 
 @st.composite
-def verdicts(draw: st.DrawFn) -> Verdict:
+def verdicts(draw: st.DrawFn) -> RuleOutcome:
     rule = draw(st.sampled_from(RULE_NAMES))
     if draw(st.booleans()):
         return over(rule, draw(some_hours))
@@ -68,7 +68,7 @@ def verdicts(draw: st.DrawFn) -> Verdict:
 
 
 @given(st.lists(verdicts(), unique_by=lambda each: each.rule), st.sampled_from([OPEN, IDLE, DATA, Bucket.PEERS]))
-def test_given_any_verdicts_then_order_claims_and_levels_hold(said: list[Verdict], bucket: Bucket) -> None:
+def test_given_any_verdicts_then_order_claims_and_levels_hold(said: list[RuleOutcome], bucket: Bucket) -> None:
     ledger = one_node((1.0, 7.0, {bucket: 0.6}), (3.0, 9.0, {Bucket.CHECKPOINT: 0.3}), hours=HOURS)
     found = rank_findings(said, FREE, ledger)
 

@@ -6,7 +6,7 @@ from typing import Any
 
 from tests.support.memory import MemoryWorld
 from trainguard.core.layout import ProfileRoot
-from trainguard.core.records import JobRecord, NodeRecord, StreamKey
+from trainguard.core.records import JobRecord, StreamKey, StreamRecord
 from trainguard.engine.family import ObjectSource
 from trainguard.engine.installed import FAMILIES
 from trainguard.engine.ordering.partition_order import MOST_PENDING
@@ -33,7 +33,7 @@ class Node:
     def __init__(self) -> None:
         self.world = MemoryWorld()
         self.world.objects.now = START_US / SECOND
-        self.record = NodeRecord(StreamKey("job", "algo-1", "framework"))
+        self.record = StreamRecord(StreamKey("job", "algo-1", "framework"))
 
     def put(self, *keys: str) -> None:
         for key in keys:

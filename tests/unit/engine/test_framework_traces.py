@@ -8,7 +8,7 @@ import pytest
 
 from tests.support.memory import MemoryWorld
 from trainguard.core.layout import ProfileRoot, hour_folder
-from trainguard.core.records import JobRecord, NodeRecord, StreamKey
+from trainguard.core.records import JobRecord, StreamKey, StreamRecord
 from trainguard.engine.family import ObjectSource
 from trainguard.engine.installed import FAMILIES
 from trainguard.engine.profiler.framework_session import FrameworkSession
@@ -47,7 +47,7 @@ class Node:
         self.world = MemoryWorld()
         self.world.objects.now = START_US / SECOND + 1_000.0
         self.key = StreamKey("job", node, "framework")
-        self.record = NodeRecord(self.key)
+        self.record = StreamRecord(self.key)
         self.open()
 
     def open(self) -> None:

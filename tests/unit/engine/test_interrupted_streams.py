@@ -5,7 +5,7 @@ from collections.abc import Sequence
 import numpy as np
 import pytest
 
-from trainguard.core.records import JobRecord, NodeRecord, StreamKey
+from trainguard.core.records import JobRecord, StreamKey, StreamRecord
 from trainguard.engine.installed import FAMILIES
 from trainguard.engine.profiler.family import ProfilerStreams
 from trainguard.engine.profiler.system_stream import SystemState, SystemStream
@@ -59,7 +59,7 @@ def streams_of(busy: Sequence[float | None]) -> ProfilerStreams:
         if percent is not None:
             stream.apply(minute(at, gpu=True, percent=percent))
     key = StreamKey(JOB.job, "algo-1", "system")
-    record = NodeRecord(key, 1, watermark_s=stream.state.watermark_s, closed=True)
+    record = StreamRecord(key, 1, watermark_s=stream.state.watermark_s, closed=True)
     return ProfilerStreams({key: record}, {key: stream})
 
 

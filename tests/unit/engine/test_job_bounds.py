@@ -11,7 +11,7 @@ from trainguard.core.errors import RequestError, StateConflictError, TooManyName
 from trainguard.core.job_policy import JobPolicy
 from trainguard.core.layout import ProfileRoot
 from trainguard.core.ports import TrainingJobDescription
-from trainguard.core.records import JobRecord, JobStatus, NodeRecord, StreamKey
+from trainguard.core.records import JobRecord, JobStatus, StreamKey, StreamRecord
 from trainguard.engine.installed import FAMILIES
 from trainguard.engine.jobs import job_registry as admission
 from trainguard.engine.jobs.job_description import (
@@ -30,7 +30,7 @@ from trainguard.engine.jobs.job_registry import (
     left_out,
     recount,
 )
-from trainguard.engine.jobs.lifecycle import are_all_silent, begin_close, given_up
+from trainguard.engine.jobs.lifecycle import are_all_silent, given_up, request_close
 from trainguard.engine.jobs.replay_names import replay_name, replayed_job
 from trainguard.engine.streams.job_streams import JobState, JobStreams
 from trainguard.engine.streams.session import expiry, item_of, items_of
@@ -70,7 +70,7 @@ def test_new_stream_is_admitted_below_the_limit_with_no_write(
         job = replace(JOB, other_streams=others, streams_left_out=known_full)
         world = world_with(job)
         try:
-            check_stream(job, NodeRecord(key, version=version), world.jobs)
+            check_stream(job, StreamRecord(key, version=version), world.jobs)
         except TooManyNamesError:
             assert not admitted
         else:
@@ -97,8 +97,8 @@ def test_new_names_above_the_hourly_limit_wait_for_the_next_hour() -> None:
 @pytest.mark.parametrize(("counted", "after"), [(0, 0), (1, 1), (2, 1), (5, 1)])
 def test_streams_counted_twice_are_recounted(counted: int, after: int) -> None:
     job = replace(JOB, other_streams=counted)
-    world, records = world_with(job), {key: NodeRecord(key, version=1) for key in (ONE, OTHER)}
-    streams = JobStreams({}, records, NodeRecord(OWN), JobState())
+    world, records = world_with(job), {key: StreamRecord(key, version=1) for key in (ONE, OTHER)}
+    streams = JobStreams({}, records, StreamRecord(OWN), JobState())
     recount(job, streams, world.jobs)
     stored = world.jobs.load(NAME)
     assert stored is not None
@@ -107,7 +107,7 @@ def test_streams_counted_twice_are_recounted(counted: int, after: int) -> None:
 
 
 def close(job: JobRecord, world: MemoryWorld, now: float) -> tuple[JobRecord, list[str]]:
-    asked = begin_close(job, JobRegistry(world.services, FAMILIES, lambda: now))
+    asked = request_close(job, JobRegistry(world.services, FAMILIES, lambda: now))
     stored = world.jobs.load(job.job)
     assert stored is not None
     assert (stored.closing, stored.close_asks, stored.close_asked_at) == (
@@ -134,7 +134,7 @@ def test_close_requests_are_repeated_at_doubling_intervals(asks: int, asked_at: 
     job = replace(JOB, generation=1, close_asks=asks, close_asked_at=asked_at, instance_count=1)
     world = world_with(job)
     for key, generation in ((OWN, 1), (OTHER, 1), (StreamKey(NAME, "old", "system"), 0)):
-        world.nodes.save(NodeRecord(key, generation=generation))
+        world.nodes.save(StreamRecord(key, generation=generation))
     asked, tasks = close(job, world, NOW)
     assert tasks == (["algo-1#system close 1", "host#system close 1"] if sent else [])
     assert (asked.close_asks, asked.close_asked_at) == ((asks + 1, NOW) if sent else (asks, asked_at))
@@ -341,18 +341,18 @@ def test_items_of_other_registrations_are_empty_or_left_out(
     generation: int,
 ) -> None:
     job, world = replace(JOB, generation=generation), MemoryWorld()
-    world.nodes.save(NodeRecord(ONE, state=b"old", generation=0))
-    world.nodes.save(NodeRecord(OTHER, state=b"new", generation=generation))
+    world.nodes.save(StreamRecord(ONE, state=b"old", generation=0))
+    world.nodes.save(StreamRecord(OTHER, state=b"new", generation=generation))
     old, new = item_of(job, ONE, world.nodes), item_of(job, OTHER, world.nodes)
     assert (old.state, old.version, old.generation) == (b"" if generation else b"old", 1, generation)
     assert (new.state, new.version) == (b"new", 1)
     missing = StreamKey(NAME, "algo-2", "system")
-    assert item_of(job, missing, world.nodes) == NodeRecord(missing, generation=generation)
+    assert item_of(job, missing, world.nodes) == StreamRecord(missing, generation=generation)
     found = items_of(job, world.nodes)
-    assert found == ([new, NodeRecord(OWN, generation=1)] if generation else [old, new])
-    world.nodes.save(NodeRecord(OWN, state=b"own", generation=0))
+    assert found == ([new, StreamRecord(OWN, generation=1)] if generation else [old, new])
+    world.nodes.save(StreamRecord(OWN, state=b"own", generation=0))
     own = next(record for record in items_of(job, world.nodes) if record.key == OWN)
     assert (own.state, own.version, own.generation) == (b"" if generation else b"own", 1, generation)
-    world.nodes.save(NodeRecord(missing, generation=2))
+    world.nodes.save(StreamRecord(missing, generation=2))
     with pytest.raises(StateConflictError):
         items_of(job, world.nodes)

@@ -8,10 +8,10 @@ import pytest
 
 from tests.support.memory import MemoryWorld
 from tests.support.verdicts import fired, over, quiet
-from trainguard.core.errors import ForeignKeyError, RuleConfigError, StateCodecError, StateDamagedError
+from trainguard.core.errors import RuleConfigError, StateCodecError, StateDamagedError, UnreadableKeyError
 from trainguard.core.finding import Finding
 from trainguard.core.layout import ProfileRoot
-from trainguard.core.records import AlertKind, JobRecord, NodeRecord, OutboxEntry, Status, StreamKey
+from trainguard.core.records import AlertKind, JobRecord, OutboxEntry, Status, StreamKey, StreamRecord
 from trainguard.engine.diagnosis.case import assess, job_verdicts, paid_time_of, unit_verdicts
 from trainguard.engine.family import ObjectSource
 from trainguard.engine.installed import FAMILIES
@@ -19,7 +19,7 @@ from trainguard.engine.streams.job_streams import FamilyVerdicts, JobMoment, Job
 from trainguard.engine.streams.rule_runner import StoredRule
 from trainguard.engine.streams.session import emptied, opened
 from trainguard.engine.verdicts.episodes import FiringHistory
-from trainguard.engine.verdicts.verdict import Fire, Verdict
+from trainguard.engine.verdicts.verdict import Fire, RuleOutcome
 from trainguard.ledger.bucket import StepShares
 from trainguard.ledger.job import Ledger
 from trainguard.pricing.cost import PaidTime
@@ -30,14 +30,14 @@ JOB = JobRecord("job", "arn", "profiles", "", instance_type="ml.p3.2xlarge", ins
 PLAN = FAMILIES.plan(JOB)
 SYSTEM, OTHER = (StreamKey("job", node, "system") for node in ("algo-1", "algo-2"))
 LOOK = JobMoment(closed=False)
-FIRE = Fire(Verdict(RULE, RuleResult(Status.FIRED, "so."), FiringHistory(is_open=True)), 60.0)
+FIRE = Fire(RuleOutcome(RULE, RuleResult(Status.FIRED, "so."), FiringHistory(is_open=True)), 60.0)
 
 
 @dataclass
 class Family:
     """A family's streams, with set answers."""
 
-    verdicts: tuple[Verdict, ...] = ()
+    verdicts: tuple[RuleOutcome, ...] = ()
     fires: tuple[Fire, ...] = ()
     near_threshold: bool = False
     nodes: frozenset[str] = frozenset()
@@ -58,14 +58,14 @@ class Family:
         self.asked_ledger.append((ended, shares))
         return self.made
 
-    def unit_verdicts(self) -> dict[str, dict[str, Verdict]]:
+    def unit_verdicts(self) -> dict[str, dict[str, RuleOutcome]]:
         return {each.rule: {"algo-1": each} for each in self.verdicts}
 
 
 def of(*families: Family, closed: bool = False, **state: Any) -> JobStreams:
     named: Any = {str(number): each for number, each in enumerate(families)}
-    records = {SYSTEM: NodeRecord(SYSTEM, closed=True), OTHER: NodeRecord(OTHER, closed=closed)}
-    return JobStreams(named, records, NodeRecord(StreamKey.own("job")), JobState(**state))
+    records = {SYSTEM: StreamRecord(SYSTEM, closed=True), OTHER: StreamRecord(OTHER, closed=closed)}
+    return JobStreams(named, records, StreamRecord(StreamKey.own("job")), JobState(**state))
 
 
 @pytest.mark.parametrize(
@@ -174,14 +174,14 @@ def test_late_opened_streams_are_opened_once_in_any_order() -> None:
 
 def test_damaged_item_is_emptied_and_a_newer_version_is_kept() -> None:
     entry = OutboxEntry("fire", 0, 1.0, Finding(RULE, None, "so."))
-    record = NodeRecord(
+    record = StreamRecord(
         SYSTEM, 7, {"a": 1}, {"k": 1}, b"s", 1, {"c": 1}, {"fire": entry}, 5.0, closed=True, expires_at=9, generation=2
     )
-    empty = NodeRecord(SYSTEM, 7, codec=1, outbox={"fire": entry}, generation=2)
+    empty = StreamRecord(SYSTEM, 7, codec=1, outbox={"fire": entry}, generation=2)
     assert emptied(record) == empty
     world = MemoryWorld()
 
-    def damaged(given: NodeRecord) -> NodeRecord:
+    def damaged(given: StreamRecord) -> StreamRecord:
         if given.state:
             raise StateDamagedError("item", 1, "short")
         return given
@@ -190,7 +190,7 @@ def test_damaged_item_is_emptied_and_a_newer_version_is_kept() -> None:
     assert opened(empty, damaged, world.journal) == empty
     assert [each.what for each in world.journal.entries] == ["items_rebuilt"]
 
-    def later(_: NodeRecord) -> NodeRecord:
+    def later(_: StreamRecord) -> StreamRecord:
         raise StateCodecError("item", 2, "later")
 
     with pytest.raises(StateCodecError):
@@ -203,5 +203,5 @@ def test_object_read_is_limited_to_one_byte_over_its_cap() -> None:
     source = ObjectSource(world.objects, "profiles", ProfileRoot("", "job"), 4)
     assert source.get("k") == b"01234"
     assert source.place_of("job") is None
-    with pytest.raises(ForeignKeyError, match="2000 characters long"):
+    with pytest.raises(UnreadableKeyError, match="2000 characters long"):
         FAMILIES.parse_key("a" * 2_000, lambda _: ProfileRoot("", "job"))

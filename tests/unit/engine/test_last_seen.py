@@ -12,7 +12,7 @@ from trainguard.engine.installed import FAMILIES
 from trainguard.engine.streams.rule_runner import LastFinding, RuleRunner, StoredRule
 from trainguard.engine.verdicts.episodes import StoredEpisode
 from trainguard.engine.verdicts.findings import finding_of
-from trainguard.engine.verdicts.verdict import Verdict
+from trainguard.engine.verdicts.verdict import RuleOutcome
 from trainguard.pricing.cost import PaidTime
 from trainguard.rules.low_gpu_utilization.rule import LowGPUUtilization
 from trainguard.rules.low_gpu_utilization.usage import HELD_TIME, IDLE_TIME, QUIET_MEAN, Kind
@@ -41,7 +41,7 @@ def episode_of(result: RuleResult, start: float) -> StoredEpisode:
     return episode
 
 
-def after(values: list[float]) -> Verdict:
+def after(values: list[float]) -> RuleOutcome:
     """Run LowGPUUtilization over one point a minute, storing the slots in between, and return its verdict."""
     stored: dict[str, StoredRule] = {}
     rule = LowGPUUtilization()

@@ -5,17 +5,17 @@ from dataclasses import replace
 from trainguard.core.finding import MOST_EPISODES, Episode
 from trainguard.core.records import JOB_NODE, Status
 from trainguard.engine.verdicts.episodes import FiringHistory
-from trainguard.engine.verdicts.verdict import Verdict, combine, final
+from trainguard.engine.verdicts.verdict import RuleOutcome, combine, final
 from trainguard.rules.rule_result import RuleResult
 
 RULE = "LowGPUUtilization"
 
 
-def verdict(*episodes: Episode, is_open: bool = False) -> Verdict:
+def verdict(*episodes: Episode, is_open: bool = False) -> RuleOutcome:
     """Return a node's verdict with such episodes, and a threshold of 70."""
     result = RuleResult(Status.FIRED, "low.", measured=40.0, threshold=70.0)
     history = FiringHistory(is_open=is_open, times_fired=len(episodes), fired_at=60.0)
-    return Verdict(RULE, result, history, merged=episodes)
+    return RuleOutcome(RULE, result, history, merged=episodes)
 
 
 def test_simultaneous_low_nodes_are_one_episode_of_both() -> None:

@@ -12,8 +12,8 @@ from tests.support.memory import MemoryJournal, MemoryWorld
 from trainguard.core.errors import PortUnavailableError
 from trainguard.core.job_policy import JobPolicy
 from trainguard.core.layout import ProfileRoot
-from trainguard.core.ports import NodeTask, ReconcileRequest, Timing, TrainingJobDescription
-from trainguard.core.records import JobRecord, JobStatus, NodeRecord, StreamKey
+from trainguard.core.ports import ReconcileRequest, StreamTask, Timing, TrainingJobDescription
+from trainguard.core.records import JobRecord, JobStatus, StreamKey, StreamRecord
 from trainguard.engine.installed import FAMILIES
 from trainguard.engine.kernels.session import CaptureState
 from trainguard.engine.profiler.framework_session import FrameworkState
@@ -38,11 +38,11 @@ def of(every_s: float = 180.0, source: str = "", **fields: Any) -> JobRecord:
     return replace(JOB, policy=JobPolicy(evaluation_every_s=every_s, source=source), **fields)
 
 
-def item(key: StreamKey = SYSTEM, *, waits: bool = False, **fields: Any) -> NodeRecord:
+def item(key: StreamKey = SYSTEM, *, waits: bool = False, **fields: Any) -> StreamRecord:
     pending = WAITS if waits and key == SYSTEM else {}
     if waits and key == FRAMEWORK:
         pending = {f"{NAME}/profiler-output/framework/pevents/2026112108/60000000_7-algo-1_pythontimeline.json": 60}
-    return NodeRecord(key, **{"pending": pending, "state": NOTHING[key.stream], "codec": CODEC, **fields})
+    return StreamRecord(key, **{"pending": pending, "state": NOTHING[key.stream], "codec": CODEC, **fields})
 
 
 @dataclass
@@ -63,7 +63,7 @@ class Look:
     """A look at ``NOW`` at a job whose units have written nothing for so many seconds."""
 
     job: JobRecord
-    items: Sequence[tuple[NodeRecord, float]]
+    items: Sequence[tuple[StreamRecord, float]]
     described: TrainingJobDescription | None = KNOWN
     polls: Polls | None = None
     every: int = 1
@@ -83,7 +83,7 @@ class Look:
         for record in records:
             self.world.nodes.save(record)
         state = encode_state(JobState(watched=watched))
-        self.world.nodes.save(NodeRecord(own, state=state, codec=CODEC, generation=self.job.generation))
+        self.world.nodes.save(StreamRecord(own, state=state, codec=CODEC, generation=self.job.generation))
 
     def make(self) -> int:
         """Make the look; return how many tasks it says that it sent."""
@@ -137,7 +137,7 @@ def test_silent_stream_queries_s3_once_in_five_minutes(
 ) -> None:
     look = Look(of(every_s, generation=1), [(item(key, waits=waits, generation=1), silent_s)])
     assert look.make() == asked
-    flush = NodeTask(NAME, "algo-1", key.stream, "flush", NOW - 300.0, 1)
+    flush = StreamTask(NAME, "algo-1", key.stream, "flush", NOW - 300.0, 1)
     assert look.world.tasks.drain() == ([flush] if asked else [])
 
 
@@ -158,7 +158,7 @@ def test_open_streams_of_an_ended_job_are_asked_to_close_again(silent_s: float, 
     look = Look(job, [(record, silent_s) for record in records])
     assert look.make() == len(asked)
     tasks = look.world.tasks.drain()
-    assert tasks == [NodeTask(NAME, "algo-1", stream, "close", None, 0) for stream in asked]
+    assert tasks == [StreamTask(NAME, "algo-1", stream, "close", None, 0) for stream in asked]
     assert look.count("TrainingJobs.describe") == 0
     assert look.after.close_asks == 1
 
@@ -196,9 +196,9 @@ def test_late_expected_streams_of_an_ended_job_are_asked_again() -> None:
     ],
 )
 def test_job_with_waiting_or_silent_streams_is_due_each_minute(
-    job: JobRecord, record: NodeRecord | None, silent_s: float, polled_fast: bool
+    job: JobRecord, record: StreamRecord | None, silent_s: float, polled_fast: bool
 ) -> None:
-    look = Look(job, [(NodeRecord(StreamKey.own(NAME)) if record is None else record, silent_s)], polls=Polls())
+    look = Look(job, [(StreamRecord(StreamKey.own(NAME)) if record is None else record, silent_s)], polls=Polls())
     look.make()
     assert look.after.polled_fast is polled_fast
     assert look.count("Jobs.set_fast_polling") == (polled_fast is not job.polled_fast)
@@ -238,10 +238,10 @@ def test_silent_streams_end_the_job_if_its_description_says_so(
 @pytest.mark.parametrize(("silent_s", "asked"), [(0.0, 1), (1_199.0, 1), (1_200.0, 0)])
 def test_job_long_without_a_stream_is_queried_only_in_turn(silent_s: float, asked: int) -> None:
     every = next(number for number in range(2, 9) if not is_turn(NAME, NOW, number))
-    look = Look(of(), [(NodeRecord(StreamKey.own(NAME)), silent_s)], every=every)
+    look = Look(of(), [(StreamRecord(StreamKey.own(NAME)), silent_s)], every=every)
     assert look.make() == 0
     assert look.count("TrainingJobs.describe") == asked
-    look = Look(outside(), [(NodeRecord(StreamKey.own(NAME)), 0.0)], every=every)
+    look = Look(outside(), [(StreamRecord(StreamKey.own(NAME)), 0.0)], every=every)
     look.make()
     assert look.count("TrainingJobs.describe") == 0
 
@@ -324,7 +324,7 @@ def test_damaged_item_fails_the_run_and_requests_its_stream(
     timing = Timing(now=lambda: 0.0, pause=lambda _: None, has_time=lambda: True)
     care = Reconciler(services=look.world.services, timing=timing, families=FAMILIES)
     action, before = ("close", None) if closing else ("flush", NOW - 300.0)
-    care_tasks = [NodeTask(NAME, "algo-1", "system", action, before, 0)]
+    care_tasks = [StreamTask(NAME, "algo-1", "system", action, before, 0)]
     failed = care.send([ReconcileRequest(NAME, NOW, 1), ReconcileRequest("unknown", NOW, 1)])
     assert list(failed) == [NAME]
     assert look.world.tasks.drain() == care_tasks

@@ -12,10 +12,10 @@ from tests.support.memory import MemoryJournal, MemoryWorld
 from trainguard.core.job_policy import JobPolicy
 from trainguard.core.layout import ProfileRoot
 from trainguard.core.ports import TrainingJobDescription
-from trainguard.core.records import JobRecord, JobStatus, NodeRecord, Status, StreamKey
+from trainguard.core.records import JobRecord, JobStatus, Status, StreamKey, StreamRecord
 from trainguard.engine.installed import FAMILIES
 from trainguard.engine.jobs.job_registry import JobRegistry, describe_record, job_of_place, start_notice
-from trainguard.engine.jobs.lifecycle import clear_stale_state, follow, job_of
+from trainguard.engine.jobs.lifecycle import clear_stale_state, follow_sagemaker, job_of
 
 NOW = 1_795_248_000.0
 ROOT, COPY = ProfileRoot("", NAME), ProfileRoot("copy/", NAME)
@@ -84,7 +84,7 @@ def test_known_name_queries_sagemaker_where_it_may_now_know_it(
     assert job.is_outside is (not is_known)
     recognised = known is not None and known.is_outside and asked
     assert (job.generation, registered.counted.get("jobs_recognised", 0)) == ((1, 1) if recognised else (0, 0))
-    assert registered.count("Bookkeeping.meet") == (known is None)
+    assert registered.count("Bookkeeping.admit") == (known is None)
     assert registered.count("Jobs.ask") <= asked
 
 
@@ -253,7 +253,7 @@ def test_state_change_updates_its_item_and_foreign_is_counted(
     counted: str | None,
 ) -> None:
     registered = Registered(*([] if stored is None else [stored]), described=described)
-    job = follow(NAME, BUCKET, registered.registry)
+    job = follow_sagemaker(NAME, BUCKET, registered.registry)
     assert (None if job is None else (job.closing, job.generation)) == followed
     assert registered.counted == ({} if counted is None else {counted: 1})
     final = described is not None and described.status.is_final
@@ -264,17 +264,17 @@ def test_state_change_updates_its_item_and_foreign_is_counted(
 
 def test_repeated_events_write_nothing_again() -> None:
     registered = Registered()
-    follow(NAME, BUCKET, registered.registry)
+    follow_sagemaker(NAME, BUCKET, registered.registry)
     writes = registered.count("Jobs.update_status")
-    follow(NAME, BUCKET, registered.registry)
+    follow_sagemaker(NAME, BUCKET, registered.registry)
     assert registered.count("Jobs.update_status") == writes == 0
     registered.world.training_jobs.set(replace(KNOWN, instance_count=3))
-    follow(NAME, BUCKET, registered.registry)
+    follow_sagemaker(NAME, BUCKET, registered.registry)
     after = registered.world.jobs.load(NAME)
     assert after is not None
     assert (after.instance_count, registered.count("Jobs.update_status")) == (3, 1)
     closed = Registered(replace(CLAIM, active=False), described=replace(KNOWN, profile_uri="s3://other"))
-    assert follow(NAME, BUCKET, closed.registry) is None
+    assert follow_sagemaker(NAME, BUCKET, closed.registry) is None
     assert closed.count("Jobs.update_status") == 0
 
 
@@ -308,7 +308,7 @@ def test_clearing_empties_rows_and_items_of_a_registration(
         (keys["own"], b"s", 1),
         (odd, b"s", 0),
     ):
-        world.nodes.save(NodeRecord(key, state=state, generation=generation))
+        world.nodes.save(StreamRecord(key, state=state, generation=generation))
     for _ in range(2):
         clear_stale_state(job, world.services, FAMILIES, now=NOW)
     states = {record.key.node: (record.state, record.closed, record.expires_at) for record in world.nodes.of_job(NAME)}
@@ -338,7 +338,7 @@ def test_tag_naming_settings_applies_them_or_reports_the_fault(
 def test_sagemaker_job_gets_an_item_apart_from_that_of_the_place() -> None:
     place = replace(CLAIM, job=COPY.place_name, arn="unknown:place", prefix="copy/")
     registered = Registered(place)
-    job = registered.registry.recognise(place, KNOWN)
+    job = registered.registry.adopt(place, KNOWN)
     assert (job.job, job.arn, job.generation) == (NAME, ARN, 0)
     assert registered.world.jobs.load(COPY.place_name) == place
-    assert registered.registry.recognise(place, None) == place
+    assert registered.registry.adopt(place, None) == place

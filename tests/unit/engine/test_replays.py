@@ -5,7 +5,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from tests.support.small_job import JOB, START
-from trainguard.core.errors import ForeignKeyError, RequestError
+from trainguard.core.errors import RequestError, UnreadableKeyError
 from trainguard.core.layout import ProfileRoot
 from trainguard.engine.jobs.replay_names import JOB_NAME, replay_label, replay_name, replayed_job
 from trainguard.formats.profile.keys import parse_key, system_key
@@ -25,7 +25,7 @@ def test_replay_name_is_no_training_job_name_and_no_key(label: str, job: str) ->
         return
     assert not JOB_NAME.fullmatch(name)
     assert replayed_job(name) == job
-    with pytest.raises(ForeignKeyError):
+    with pytest.raises(UnreadableKeyError):
         parse_key(system_key(ProfileRoot("", name), "algo-1", START))
 
 

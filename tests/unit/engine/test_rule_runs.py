@@ -11,12 +11,12 @@ from tests.support.ledgers import one_node
 from tests.support.own_rules import OwnJob, OwnParameters, OwnRule, OwnState
 from tests.support.verdicts import claiming_kind
 from trainguard.core.errors import RuleConfigError, RuleFailedError
-from trainguard.core.finding import Progress
+from trainguard.core.finding import Patience
 from trainguard.core.records import JobRecord, Status
 from trainguard.engine.installed import FAMILIES
 from trainguard.engine.streams.rule_runner import RuleRunner, StoredRule, gone_rules
 from trainguard.engine.verdicts.episodes import FiringHistory
-from trainguard.engine.verdicts.verdict import Fire, Verdict
+from trainguard.engine.verdicts.verdict import Fire, RuleOutcome
 from trainguard.ledger.bucket import Bucket
 from trainguard.ledger.job import Ledger
 from trainguard.rules.low_gpu_utilization.rule import LowGPUUtilization
@@ -50,7 +50,7 @@ class Runs:
         self.runner.store()
         return fires
 
-    def verdicts(self, result: RuleResult, **how: Any) -> list[Verdict]:
+    def verdicts(self, result: RuleResult, **how: Any) -> list[RuleOutcome]:
         self.runner = RuleRunner([self.rule], self.stored, replace(PLAN, episodes=self.episodes))
         return self.runner.verdicts(lambda *_: result, interval_s=0.5, **how)
 
@@ -93,9 +93,9 @@ def test_rule_that_reports_a_failure_is_as_if_never_asked() -> None:
     [
         (OK, False, False),
         (replace(OK, near_threshold=True), True, False),
-        (replace(OK, progress=Progress(seen=5, needed=9)), False, False),
+        (replace(OK, progress=Patience(seen=5, needed=9)), False, False),
         (WARMING_UP, False, False),
-        (replace(WARMING_UP, progress=Progress(seen=5, needed=9)), False, True),
+        (replace(WARMING_UP, progress=Patience(seen=5, needed=9)), False, True),
         (replace(OK, measured=31.0, threshold=30.0), True, False),
     ],
 )

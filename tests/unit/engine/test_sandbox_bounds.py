@@ -9,7 +9,7 @@ from msgspec.structs import replace as replace_struct
 
 from tests.support.own_rules import OwnRule
 from trainguard.core.errors import RuleLoadError
-from trainguard.core.finding import Fact, Progress
+from trainguard.core.finding import Fact, Patience
 from trainguard.core.records import Status
 from trainguard.engine.streams.rule_runner import shown
 from trainguard.engine.streams.sandbox import sandboxed
@@ -28,7 +28,7 @@ FACT = Fact(name="speed", value=7.0, unit="rpm")
         ({"reason": ""}, {"reason": "no reason given."}),
         ({"advice": "a" * 1_001}, {"advice": "a" * 1_000}),
         ({"worst": "w" * 121, "kind": "k" * 121}, {"worst": "w" * 120, "kind": "k" * 120}),
-        ({"progress": Progress(seen=1, needed=2)}, {}),
+        ({"progress": Patience(seen=1, needed=2)}, {}),
         ({"measured": 3}, {"measured": 3.0}),
         ({"measured": np.float64(2.5), "threshold": np.int64(7)}, {"measured": 2.5, "threshold": 7.0}),
         ({"measure": Measure("m" * 121, "u" * 121)}, {"measure": Measure("m" * 120, "u" * 120)}),

@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 from trainguard.core.errors import ObjectMissingError, PortUnavailableError, TelemetryFormatError
-from trainguard.core.records import NodeRecord, StreamKey
+from trainguard.core.records import StreamKey, StreamRecord
 from trainguard.engine.streams.session import Applied, Session, item_name
 from trainguard.state.codec import CODEC, encode_state
 
@@ -43,7 +43,7 @@ class Kept:
 class Item(Session[Any]):
     """A session whose objects hold what is counted."""
 
-    def __init__(self, record: NodeRecord, *sizes: int, body: bytes = b"", fault: Exception | None = None) -> None:
+    def __init__(self, record: StreamRecord, *sizes: int, body: bytes = b"", fault: Exception | None = None) -> None:
         self._body, self._fault = body, fault
         super().__init__(record, self.get, Kept(*sizes))
 
@@ -62,12 +62,12 @@ class Item(Session[Any]):
     def has_changes(self) -> bool:
         return False
 
-    def to_record(self, *, closed: bool) -> NodeRecord:
+    def to_record(self, *, closed: bool) -> StreamRecord:
         return self._record(cursors={"b": 2, "a": 0, "none": None}, pending={"y": 2, "x": 1}, closed=closed)
 
 
 def test_item_of_a_session_holds_what_counts_in_order() -> None:
-    record = NodeRecord(SYSTEM, counters={"z": 0, "b": 2, "a": 1})
+    record = StreamRecord(SYSTEM, counters={"z": 0, "b": 2, "a": 1})
     session = Item(record, 10)
     written = session.to_record(closed=True)
     assert list(written.cursors.items()) == [("a", 0), ("b", 2)]
@@ -94,23 +94,23 @@ LARGEST = next(size for size in range(CAP, 0, -1) if len(encode_state([NOISE[:si
     ],
 )
 def test_state_over_its_cap_is_trimmed_minimally_and_counted(sizes: tuple[int, ...], steps: int, kept: int) -> None:
-    written = Item(NodeRecord(SYSTEM), *sizes).to_record(closed=False)
+    written = Item(StreamRecord(SYSTEM), *sizes).to_record(closed=False)
     assert len(encode_state([NOISE[:LARGEST]])) <= CAP < len(encode_state([NOISE[: LARGEST + 1]]))
     assert written.state == encode_state([NOISE[:kept]])
     assert written.counters == ({"degraded_to_less": steps} if steps else {})
 
 
 def test_object_without_fault_is_only_counted() -> None:
-    session = Item(NodeRecord(SYSTEM), 1)
+    session = Item(StreamRecord(SYSTEM), 1)
     session._body = b"aab"
     (applied,) = session.apply()
     assert (applied.tally, applied.fault) == (Counter(a=2, b=1), "object k: 2 a, 1 b")
     assert session.stream.state.last_fault == "object k: 2 a, 1 b"
     assert session.counters == Counter(a=2, b=1)
-    quiet = Item(NodeRecord(SYSTEM), 1)
+    quiet = Item(StreamRecord(SYSTEM), 1)
     settled = quiet._settle("k", Counter(lines=9, events=1, gzip_objects=1, duplicates=1, unpaired_events=1), [], None)
     assert (settled.fault, quiet.stream.state.last_fault) == (None, None)
-    (bare,) = Item(NodeRecord(SYSTEM), 1).apply()
+    (bare,) = Item(StreamRecord(SYSTEM), 1).apply()
     assert (bare.fault, bare.tally) == (None, Counter())
 
 
@@ -123,14 +123,14 @@ def test_object_without_fault_is_only_counted() -> None:
     ],
 )
 def test_unreadable_object_is_counted_named_and_skipped(error: Exception, fault: str) -> None:
-    session = Item(NodeRecord(SYSTEM), 1, fault=error)
+    session = Item(StreamRecord(SYSTEM), 1, fault=error)
     (applied,) = session.apply()
     assert (applied.fault, applied.tally, applied.fires) == (fault, Counter(bad_objects=1), ())
     assert session.stream.state.last_fault == fault[:500]
 
 
 def test_object_of_an_unanswering_store_is_left_for_later() -> None:
-    session = Item(NodeRecord(SYSTEM), 1, fault=PortUnavailableError("S3", "get", "down"))
+    session = Item(StreamRecord(SYSTEM), 1, fault=PortUnavailableError("S3", "get", "down"))
     with pytest.raises(PortUnavailableError):
         list(session.apply())
     assert session.counters == Counter()

@@ -16,8 +16,17 @@ from tests.support.verdicts import fired, quiet
 from trainguard.core.errors import StateConflictError
 from trainguard.core.finding import Finding
 from trainguard.core.ports import Timing
-from trainguard.core.records import AlertKind, JobRecord, JobStatus, NodeRecord, OutboxEntry, RuleRow, Status, StreamKey
-from trainguard.engine.diagnosis.case import Case
+from trainguard.core.records import (
+    AlertKind,
+    JobRecord,
+    JobStatus,
+    OutboxEntry,
+    RuleRow,
+    Status,
+    StreamKey,
+    StreamRecord,
+)
+from trainguard.engine.diagnosis.case import JobCase
 from trainguard.engine.installed import FAMILIES
 from trainguard.engine.outbox import RowContext
 from trainguard.engine.profiler.framework_session import FrameworkState
@@ -26,7 +35,7 @@ from trainguard.engine.streams.job_streams import FamilyStreams, FamilyVerdicts,
 from trainguard.engine.streams.rule_runner import StoredRule
 from trainguard.engine.summary import Summariser, as_known, due_rows, job_rows, missing_streams, watch
 from trainguard.engine.training.debug_session import DebugState
-from trainguard.engine.verdicts.verdict import Verdict
+from trainguard.engine.verdicts.verdict import RuleOutcome
 from trainguard.ledger.bucket import Bucket
 from trainguard.ledger.document import shares_of
 from trainguard.ledger.job import Ledger
@@ -55,10 +64,10 @@ class Seen:
     """A stream as far as its family looks at it."""
 
     state: State = field(default_factory=lambda: State(None))
-    said: Sequence[Verdict] = ()
+    said: Sequence[RuleOutcome] = ()
     asked: list[bool] = field(default_factory=list)
 
-    def verdicts(self, *, closed: bool) -> Sequence[Verdict]:
+    def verdicts(self, *, closed: bool) -> Sequence[RuleOutcome]:
         self.asked.append(closed)
         return self.said
 
@@ -70,18 +79,18 @@ class Streams(FamilyStreams):
         return [], []
 
 
-def case(*verdicts: Verdict, ledger: Ledger | None = None) -> Case:
+def case(*verdicts: RuleOutcome, ledger: Ledger | None = None) -> JobCase:
     """Return a job that was judged so, of one hour."""
     paid_time = PaidTime("ml.p3.2xlarge", 0.0, 3_600.0, 1)
     known = one_node(hours=1.0) if ledger is None else ledger
-    return Case(JOB, PLAN, streams({SYSTEM: (NodeRecord(SYSTEM), Seen())}), verdicts, paid_time, lambda: known)
+    return JobCase(JOB, PLAN, streams({SYSTEM: (StreamRecord(SYSTEM), Seen())}), verdicts, paid_time, lambda: known)
 
 
-def rows_of(of: Case) -> list[RuleRow]:
+def rows_of(of: JobCase) -> list[RuleRow]:
     return job_rows(CONTEXT, of)
 
 
-def streams(*families: Mapping[StreamKey, tuple[NodeRecord, Any]], **state: Any) -> JobStreams:
+def streams(*families: Mapping[StreamKey, tuple[StreamRecord, Any]], **state: Any) -> JobStreams:
     made = {
         str(number): Streams(
             {key: record for key, (record, _) in of.items()}, {key: seen for key, (_, seen) in of.items()}
@@ -89,13 +98,13 @@ def streams(*families: Mapping[StreamKey, tuple[NodeRecord, Any]], **state: Any)
         for number, of in enumerate(families)
     }
     records = {key: record for of in families for key, (record, _) in of.items()}
-    return JobStreams(made, records, NodeRecord(StreamKey.own("job")), JobState(**state))
+    return JobStreams(made, records, StreamRecord(StreamKey.own("job")), JobState(**state))
 
 
 def test_family_without_streams_knows_nothing() -> None:
     empty = Streams({}, {})
     assert (empty.near_threshold, empty.nodes, empty.first_at, empty.unpaid_s) == (False, frozenset(), None, 0.0)
-    assert (empty.stale(NOW), empty.watermark_s, empty.last_fault, empty.stored_rules) == (
+    assert (empty.due_for_listing(NOW), empty.watermark_s, empty.last_fault, empty.stored_rules) == (
         frozenset(),
         None,
         None,
@@ -103,15 +112,15 @@ def test_family_without_streams_knows_nothing() -> None:
     )
     whole = streams({}, {})
     assert (whole.watermark_s, whole.last_fault, whole.counters, whole.closed) == (None, None, {}, True)
-    assert (whole.nodes, whole.stale(NOW)) == (frozenset(), frozenset())
+    assert (whole.nodes, whole.due_for_listing(NOW)) == (frozenset(), frozenset())
 
 
 def test_streams_give_the_furthest_times_first_fault_and_counts() -> None:
     last = StreamKey("job", "algo-2", "system")
     of = {
-        SYSTEM: (NodeRecord(SYSTEM, counters={"b": 1}, closed=True), Seen(State(60.0, None), [quiet(RULE)])),
-        last: (NodeRecord(last, counters={"b": 2, "a": 1}), Seen(State(120.0, "second"), [quiet(RULE), quiet("B")])),
-        FRAMEWORK: (NodeRecord(FRAMEWORK, closed=True), Seen(State(None, "third"), [quiet("C")])),
+        SYSTEM: (StreamRecord(SYSTEM, counters={"b": 1}, closed=True), Seen(State(60.0, None), [quiet(RULE)])),
+        last: (StreamRecord(last, counters={"b": 2, "a": 1}), Seen(State(120.0, "second"), [quiet(RULE), quiet("B")])),
+        FRAMEWORK: (StreamRecord(FRAMEWORK, closed=True), Seen(State(None, "third"), [quiet("C")])),
     }
     whole = streams({}, of)
     family = whole.families["1"]
@@ -179,10 +188,10 @@ def test_unchanged_report_row_is_written_each_five_minutes(ago_s: float, due: bo
     ],
 )
 def test_row_is_known_as_far_as_its_rule_and_never_less(
-    verdict: Verdict, before: float | None, through: float | None
+    verdict: RuleOutcome, before: float | None, through: float | None
 ) -> None:
     whole = streams(
-        {SYSTEM: (NodeRecord(SYSTEM), Seen(State(900.0)))}, watermark_s={} if before is None else {RULE: before}
+        {SYSTEM: (StreamRecord(SYSTEM), Seen(State(900.0)))}, watermark_s={} if before is None else {RULE: before}
     )
     row, report = as_known(rows_of(case(verdict)), [verdict], whole)
     assert row.evaluated_through == through
@@ -213,7 +222,7 @@ def test_it_is_noted_since_when_an_item_says_the_same() -> None:
     watch(whole, NOW + 60.0)
     assert whole.state.watched == {"*#job": Watched(0, NOW)}
     known = FAMILIES.open(
-        "job", PLAN, [NodeRecord(key, state=EMPTY[key.stream], codec=CODEC) for key in (SYSTEM, FRAMEWORK)]
+        "job", PLAN, [StreamRecord(key, state=EMPTY[key.stream], codec=CODEC) for key in (SYSTEM, FRAMEWORK)]
     )
     marks = {key: known.mark_of(key) for key in (SYSTEM, FRAMEWORK)}
     known.state.watched |= {
@@ -244,7 +253,7 @@ def test_it_is_noted_since_when_an_item_says_the_same() -> None:
 )
 def test_data_alone_change_the_mark_of_a_stream(changed: dict[str, Any], is_data: bool) -> None:
     tensors = StreamKey("job", "all-workers", "training")
-    before = NodeRecord(tensors, version=3, state=encode_state(DebugState()), codec=CODEC)
+    before = StreamRecord(tensors, version=3, state=encode_state(DebugState()), codec=CODEC)
     marks = {
         FAMILIES.open("job", FAMILIES.plan(JOB), [record]).mark_of(tensors)
         for record in (before, replace(before, **changed))
@@ -257,7 +266,7 @@ class Summed:
     """A job's items, and what a summary makes of them."""
 
     job: JobRecord
-    items: Sequence[NodeRecord] = ()
+    items: Sequence[StreamRecord] = ()
     now: float = NOW
     pauses: list[int] = field(default_factory=list)
 
@@ -286,8 +295,8 @@ class Summed:
         return stored
 
 
-def closed(*keys: StreamKey, **fields: Any) -> list[NodeRecord]:
-    return [NodeRecord(key, closed=True, **fields) for key in keys]
+def closed(*keys: StreamKey, **fields: Any) -> list[StreamRecord]:
+    return [StreamRecord(key, closed=True, **fields) for key in keys]
 
 
 ENDED = replace(JOB, status=JobStatus.COMPLETED, closing=True, close_asks=1, close_asked_at=NOW)
@@ -298,7 +307,7 @@ ENDED = replace(JOB, status=JobStatus.COMPLETED, closing=True, close_asks=1, clo
     [
         (JOB, closed(SYSTEM, FRAMEWORK), False),
         (ENDED, closed(SYSTEM, FRAMEWORK), True),
-        (ENDED, [*closed(SYSTEM), NodeRecord(FRAMEWORK)], False),
+        (ENDED, [*closed(SYSTEM), StreamRecord(FRAMEWORK)], False),
         (ENDED, closed(SYSTEM), False),
         (ENDED, [], False),
         (replace(ENDED, active=False), closed(SYSTEM), True),
@@ -307,7 +316,7 @@ ENDED = replace(JOB, status=JobStatus.COMPLETED, closing=True, close_asks=1, clo
     ],
 )
 def test_job_is_finished_once_all_its_streams_have_closed(
-    job: JobRecord, items: Sequence[NodeRecord], finished: bool
+    job: JobRecord, items: Sequence[StreamRecord], finished: bool
 ) -> None:
     summed = Summed(job, items)
     assert summed.make() is finished
@@ -337,7 +346,7 @@ def test_finished_job_is_reported_again_only_on_new_data() -> None:
 def test_failing_joint_rule_is_counted_once() -> None:
     with pytest.MonkeyPatch.context() as patch:
         deploy(patch, OwnJob())
-        summed = Summed(JOB, [NodeRecord(SYSTEM)])
+        summed = Summed(JOB, [StreamRecord(SYSTEM)])
         summed.make()
         summed.make()
     (entry,) = summed.world.journal.entries
@@ -347,7 +356,7 @@ def test_failing_joint_rule_is_counted_once() -> None:
 
 @pytest.mark.parametrize(("later_s", "written"), [(0.0, 1), (299.0, 1), (300.0, 2)])
 def test_unchanged_tuning_entry_is_written_each_five_minutes(later_s: float, written: int) -> None:
-    summed = Summed(replace(JOB, tuning_job="tune"), [NodeRecord(SYSTEM)])
+    summed = Summed(replace(JOB, tuning_job="tune"), [StreamRecord(SYSTEM)])
     summed.make()
     summed.now += later_s
     summed.make()
@@ -372,7 +381,7 @@ def test_tuning_entry_of_a_finished_job_is_written_at_once() -> None:
 
 @pytest.mark.parametrize(("conflicts", "fails"), [(1, False), (3, False), (4, True)])
 def test_summary_conflict_is_retried_up_to_four_attempts(conflicts: int, fails: bool) -> None:
-    summed = Summed(JOB, [NodeRecord(SYSTEM)])
+    summed = Summed(JOB, [StreamRecord(SYSTEM)])
     summed.world.faults.schedule("NodeStates.save", Fault.CONFLICT, times=conflicts)
     if fails:
         with pytest.raises(StateConflictError):
@@ -384,7 +393,7 @@ def test_summary_conflict_is_retried_up_to_four_attempts(conflicts: int, fails: 
 
 def test_fires_waiting_in_items_are_started_once_by_a_summary() -> None:
     entry = OutboxEntry("fire", 0, NOW, Finding(RULE, "algo-1", "so."))
-    summed = Summed(JOB, [NodeRecord(SYSTEM, outbox={"fire": entry})])
+    summed = Summed(JOB, [StreamRecord(SYSTEM, outbox={"fire": entry})])
     summed.make()
     summed.make()
     calls = Counter(summed.world.faults.calls)

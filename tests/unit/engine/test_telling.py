@@ -18,7 +18,7 @@ from trainguard.engine.outbox import compares_severity, due_notifications, execu
 from trainguard.engine.reconcile import SLOW_POLL_EVERY, is_turn
 from trainguard.engine.streams.job_streams import JobState
 from trainguard.engine.summary import due_rows
-from trainguard.engine.verdicts.verdict import Verdict
+from trainguard.engine.verdicts.verdict import RuleOutcome
 from trainguard.ledger.bucket import Bucket
 from trainguard.ledger.document import shares_of
 from trainguard.ledger.job import Ledger
@@ -30,7 +30,7 @@ NOW = 7_200.0
 ACCOUNT = PaidTime("ml.p3.2xlarge", 0.0, NOW, 1)
 
 
-def alerted(verdict: Verdict, *, severity: str | None = "low", episode: int = 0) -> Verdict:
+def alerted(verdict: RuleOutcome, *, severity: str | None = "low", episode: int = 0) -> RuleOutcome:
     """Return the verdict of a rule that people were notified of, with that severity."""
     told = msgspec.structs.replace(verdict.history, alerted=episode, alerted_severity=severity)
     return replace(verdict, history=told)
@@ -42,7 +42,7 @@ def lost(share: float) -> Ledger:
 
 
 def tell(
-    state: JobState, *verdicts: Verdict, wasted: float = 0.0, job: JobRecord = RECORD, paid_time: PaidTime = ACCOUNT
+    state: JobState, *verdicts: RuleOutcome, wasted: float = 0.0, job: JobRecord = RECORD, paid_time: PaidTime = ACCOUNT
 ) -> list[Any]:
     follow_ups = due_notifications(job, FAMILIES.plan(job), verdicts, paid_time, state, lambda: lost(wasted))
     return [(entry.kind, entry.previous_severity, entry.finding.severity) for entry in follow_ups]
@@ -92,7 +92,7 @@ def test_older_fire_of_unknown_severity_counts_as_told_as_it_is() -> None:
 @pytest.mark.parametrize(
     "told", [alerted(fired(RULE, ALWAYS), severity="critical"), alerted(over(RULE, (0.0, 1.0)), severity="high")]
 )
-def test_where_nothing_more_can_be_told_no_ledger_is_asked_for(told: Verdict) -> None:
+def test_where_nothing_more_can_be_told_no_ledger_is_asked_for(told: RuleOutcome) -> None:
     def ledger() -> Ledger:
         raise AssertionError("asked for")
 
@@ -146,7 +146,7 @@ def test_second_episode_is_alerted_for_growth_and_end_again() -> None:
     ],
 )
 def test_follow_up_needs_an_alerted_current_working_finding(
-    verdict: Verdict,
+    verdict: RuleOutcome,
 ) -> None:
     assert tell(JobState(), verdict, wasted=0.9) == []
 

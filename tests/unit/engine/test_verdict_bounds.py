@@ -20,7 +20,7 @@ from trainguard.engine.verdicts.ranking import (
     split_parts,
 )
 from trainguard.engine.verdicts.verdict import (
-    Verdict,
+    RuleOutcome,
     combine,
     ends_episode,
     final,
@@ -116,13 +116,15 @@ def test_rule_within_a_tenth_of_its_threshold_is_near_a_change(
     assert is_near_threshold(result, FiringHistory(is_open=True, clean_since=5.0)) is True
 
 
-def part(*, is_open: bool = False, fired_at: float | None = None, alerted: int = 0, at: float | None = None) -> Verdict:
+def part(
+    *, is_open: bool = False, fired_at: float | None = None, alerted: int = 0, at: float | None = None
+) -> RuleOutcome:
     history = FiringHistory(is_open=is_open, times_fired=1, fired_at=fired_at, alerted=alerted)
     result = RuleResult(Status.FIRED if is_open else Status.OK, "so.")
-    return Verdict(RULE, result, history, 60.0, watermark_s=at)
+    return RuleOutcome(RULE, result, history, 60.0, watermark_s=at)
 
 
-def stale(at: float | None, alerted: int = 0) -> Verdict:
+def stale(at: float | None, alerted: int = 0) -> RuleOutcome:
     return replace(part(alerted=alerted, at=at), liveness=Liveness.STALE)
 
 
@@ -143,7 +145,7 @@ def stale(at: float | None, alerted: int = 0) -> Verdict:
     ],
 )
 def test_liveness_is_anew_only_if_all_began_after_the_silence(
-    parts: list[Verdict], liveness: Liveness, ends: bool
+    parts: list[RuleOutcome], liveness: Liveness, ends: bool
 ) -> None:
     named = {f"algo-{number}": each for number, each in enumerate(parts)}
     assert liveness_of(named) is liveness
@@ -178,9 +180,9 @@ def test_job_is_known_as_far_as_its_last_live_node() -> None:
 
 def episodes_of(
     *of: tuple[float, float | None], threshold: float | None = None, earlier: int = 0, **said: Any
-) -> Verdict:
+) -> RuleOutcome:
     result = RuleResult(Status.OK, "so.", threshold=threshold)
-    return Verdict(RULE, result, FiringHistory(), merged=tuple(spans(*of, **said)), merged_earlier=earlier)
+    return RuleOutcome(RULE, result, FiringHistory(), merged=tuple(spans(*of, **said)), merged_earlier=earlier)
 
 
 def test_touching_node_episodes_are_merged_and_the_rest_counted() -> None:
@@ -227,7 +229,7 @@ def test_whole_job_part_affects_all_unless_gpus_name_nodes() -> None:
         ({"a": fired(RULE, affected_share=0.9), "b": fired(RULE, affected_share=0.8)}, "a"),
     ],
 )
-def test_most_severe_verdict_of_the_nodes_speaks(parts: dict[str, Verdict], first: str) -> None:
+def test_most_severe_verdict_of_the_nodes_speaks(parts: dict[str, RuleOutcome], first: str) -> None:
     assert combine(RULE, parts).worst_first[0] == first
 
 

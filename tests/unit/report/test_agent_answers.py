@@ -16,9 +16,9 @@ from trainguard.report.agents.answers import before_larger, explained, what_ifs,
 from trainguard.report.agents.stragglers import of_stragglers, straggler_what_ifs
 from trainguard.report.agents.verdict import of_report
 from trainguard.report.document import Report
-from trainguard.report.verdict_document import JobVerdict, Missing, Verdict
+from trainguard.report.verdict_document import JobVerdict, Missing, VerdictWord
 from trainguard.rules.change import ChangeCode
-from trainguard.stragglers.causes import Cause, CauseKind
+from trainguard.stragglers.causes import CauseKind, StragglerCause
 
 HUNG = ("HungJob", {"finding_kind": "stopped", "severity": "critical"})
 
@@ -30,7 +30,7 @@ def report(status: str, *findings: tuple[str, dict[str, Any]], code: ChangeCode 
     return changed(whole, verdict=changed(whole.verdict, rule=first, change_code=code))
 
 
-def word(verdict: Verdict, *missing: Missing, active: bool = False) -> JobVerdict:
+def word(verdict: VerdictWord, *missing: Missing, active: bool = False) -> JobVerdict:
     return JobVerdict(
         generated_at=reports.AT, job="bert", verdict=verdict, why="", active=active, missing=list(missing)
     )
@@ -40,7 +40,7 @@ def word(verdict: Verdict, *missing: Missing, active: bool = False) -> JobVerdic
 def test_an_ended_job_is_told_about_the_next_run_alone(status: str) -> None:
     found, runs = report(status, HUNG), status == "InProgress"
     said = [
-        of_report(found, word(Verdict.WASTED)).do,
+        of_report(found, word(VerdictWord.WASTED)).do,
         explained(found)["findings"][0]["do"],
         what_ifs(found)["changes"][0]["do"],
     ]
@@ -64,9 +64,9 @@ def test_no_change_of_an_ended_job_stops_or_restarts_it() -> None:
     ],
 )
 def test_unknown_says_what_is_missing_and_never_nothing(missing: Missing, active: bool, change: str) -> None:
-    found = of_report(report("InProgress", code=ChangeCode.NOTHING), word(Verdict.UNKNOWN, missing, active=active))
+    found = of_report(report("InProgress", code=ChangeCode.NOTHING), word(VerdictWord.UNKNOWN, missing, active=active))
     assert (found.change, found.missing) == (change, [missing])
-    assert of_report(report("InProgress", code=ChangeCode.NOTHING), word(Verdict.HEALTHY)).change == "nothing"
+    assert of_report(report("InProgress", code=ChangeCode.NOTHING), word(VerdictWord.HEALTHY)).change == "nothing"
 
 
 @pytest.mark.parametrize(
@@ -111,15 +111,15 @@ def test_a_rank_that_saves_nothing_alone_names_its_group() -> None:
     group = answer["ranks"][0]["with_group"]
     assert group["saves_share"] == answer["changes"][0]["saves_share"] > 0.1
     verdict = of_stragglers("t", found)
-    assert verdict.verdict is Verdict.WASTED
+    assert verdict.verdict is VerdictWord.WASTED
     assert verdict.wasted_share == pytest.approx(1 - 1 / found.slowdown, abs=1e-3)
 
 
 def test_a_part_of_the_loss_is_told_where_no_cause_explains_most() -> None:
     found = judged(replace(Job(), planted=(Planted("host", 1.5, 3),)).csv())
-    part = Cause(kind=CauseKind.STAGE, share=0.4, saves=0.2, stage=1)
+    part = StragglerCause(kind=CauseKind.STAGE, share=0.4, saves=0.2, stage=1)
     verdict = of_stragglers("t", changed(found, causes=[], parts=[part]))
-    assert (verdict.verdict, verdict.confidence, verdict.saves_share) == (Verdict.WASTED, "medium", 0.2)
+    assert (verdict.verdict, verdict.confidence, verdict.saves_share) == (VerdictWord.WASTED, "medium", 0.2)
     assert of_stragglers("t", changed(found, causes=[], parts=[changed(part, saves=0.01)])).change == "nothing"
 
 

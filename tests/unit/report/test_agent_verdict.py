@@ -21,7 +21,7 @@ from trainguard.report.agents.verdict import (
     of_hang,
 )
 from trainguard.report.document import encode_schema
-from trainguard.report.verdict_document import Verdict
+from trainguard.report.verdict_document import VerdictWord
 from trainguard.rules.change import ChangeCode
 from trainguard.rules.family_rules import names as of_families
 from trainguard.rules.registry import OWN_NAMES, spec_of
@@ -64,7 +64,7 @@ def test_long_names_with_many_facts_leave_the_codes(text: str) -> None:
         schema_version="1",
         job=name,
         status="InProgress",
-        verdict=Verdict.WASTED,
+        verdict=VerdictWord.WASTED,
         change=ChangeCode.FEED_FASTER,
         do=ChangeCode.FEED_FASTER.do,
         confidence="medium",

@@ -8,7 +8,7 @@ from tests.support.judged_jobs import JOB, START, Node, ended, judged_job
 from tests.support.ledgers import HOUR_S
 from trainguard.core.records import JobRecord
 from trainguard.engine.profiler.framework_session import FrameworkState
-from trainguard.report.job.coverage import coverage, data_covered, data_missing, stale_nodes
+from trainguard.report.job.coverage import coverage, data_covered, data_missing, nodes_without_metrics
 
 FIRST, TENTH = int(START), int(START) + 9 * 60
 
@@ -78,7 +78,7 @@ def test_sentence_on_nodes_counts_them_and_hides_no_gap() -> None:
     ],
 )
 def test_instances_that_never_wrote_are_named(job: JobRecord, nodes: list[Node], stale: list[str]) -> None:
-    assert stale_nodes(judged_job(job=job, nodes=nodes)) == stale
+    assert nodes_without_metrics(judged_job(job=job, nodes=nodes)) == stale
 
 
 def test_given_everything_when_told_then_nothing_is_missing() -> None:

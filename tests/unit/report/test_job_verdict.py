@@ -22,7 +22,7 @@ from trainguard.report.job_verdict import (
     job_verdict,
     verdict_of,
 )
-from trainguard.report.verdict_document import Certainty, JobVerdict, Missing, Verdict, WouldDo, verdict_schema
+from trainguard.report.verdict_document import Certainty, JobVerdict, Missing, VerdictWord, WouldDo, verdict_schema
 from trainguard.rules.low_gpu_utilization.usage import HELD_TIME, IDLE_TIME, P95, QUIET_MEAN
 
 NOW = MONDAY + 10 * HOUR_S
@@ -66,7 +66,7 @@ def said(of: JobRecord, *rows: RuleRow, now: float = NOW) -> JobVerdict:
 
 def test_job_with_no_working_node_is_idle_since_the_last_work() -> None:
     verdict = said(RUNNING, report_row(RUNNING, lost=90.0), *idle()[1:])
-    assert (verdict.verdict, verdict.certainty, verdict.rules) == (Verdict.IDLE, Certainty.HIGH, [LOW])
+    assert (verdict.verdict, verdict.certainty, verdict.rules) == (VerdictWord.IDLE, Certainty.HIGH, [LOW])
     assert verdict.since == "2026-11-23T02:00:00.000Z"
     assert verdict.idle_nodes == ["algo-1", "algo-2"]
     assert (verdict.why, verdict.advice) == ("No GPU is used.", "Stop it.")
@@ -80,7 +80,7 @@ def test_job_with_no_working_node_is_idle_since_the_last_work() -> None:
     ids=["one works", "one is low", "one is not known"],
 )
 def test_working_or_unknown_node_makes_the_job_not_idle(nodes: tuple[str | None]) -> None:
-    assert said(RUNNING, *idle(RUNNING, *nodes)).verdict is Verdict.WASTED
+    assert said(RUNNING, *idle(RUNNING, *nodes)).verdict is VerdictWord.WASTED
 
 
 def test_idle_node_beside_a_working_one_is_named() -> None:
@@ -92,28 +92,28 @@ def test_idle_node_beside_a_working_one_is_named() -> None:
 
 def test_idle_node_that_holds_memory_is_named() -> None:
     verdict = said(RUNNING, *idle(RUNNING, HELD_TIME.what, IDLE_TIME.what))
-    assert (verdict.verdict, verdict.idle_nodes) == (Verdict.IDLE, ["algo-1", "algo-2"])
+    assert (verdict.verdict, verdict.idle_nodes) == (VerdictWord.IDLE, ["algo-1", "algo-2"])
     assert verdict.memory_held_on == ["algo-1"]
     assert said(job(nodes=2), *idle(job(nodes=2), HELD_TIME.what)).memory_held_on == []
 
 
 def test_costly_findings_are_waste_and_others_are_risks() -> None:
-    assert said(RUNNING, report_row(RUNNING), found(RUNNING, "Dataloader", wasted=20.0)).verdict is Verdict.WASTED
+    assert said(RUNNING, report_row(RUNNING), found(RUNNING, "Dataloader", wasted=20.0)).verdict is VerdictWord.WASTED
     risk = said(RUNNING, report_row(RUNNING), found(RUNNING, "GPUMemoryIncrease", wasted=None))
-    assert (risk.verdict, risk.lost, risk.wasted_share) == (Verdict.AT_RISK, None, None)
+    assert (risk.verdict, risk.lost, risk.wasted_share) == (VerdictWord.AT_RISK, None, None)
 
 
 def test_ended_finding_is_healthy_only_in_a_running_job() -> None:
-    assert said(RUNNING, report_row(RUNNING), found(RUNNING, severity=None)).verdict is Verdict.HEALTHY
+    assert said(RUNNING, report_row(RUNNING), found(RUNNING, severity=None)).verdict is VerdictWord.HEALTHY
     ended = job()
-    assert said(ended, report_row(ended), found(ended, severity=None)).verdict is Verdict.WASTED
+    assert said(ended, report_row(ended), found(ended, severity=None)).verdict is VerdictWord.WASTED
 
 
 def test_attention_is_waste_only_where_nothing_was_found() -> None:
     report = report_row(RUNNING)
     attention = replace(report, finding=replace(report.finding, finding_kind="attention"))
-    assert said(RUNNING, attention, low(RUNNING, None, None)).verdict is Verdict.WASTED
-    assert said(RUNNING, attention, found(RUNNING, severity=None)).verdict is Verdict.HEALTHY
+    assert said(RUNNING, attention, low(RUNNING, None, None)).verdict is VerdictWord.WASTED
+    assert said(RUNNING, attention, found(RUNNING, severity=None)).verdict is VerdictWord.HEALTHY
 
 
 @pytest.mark.parametrize(
@@ -131,25 +131,25 @@ def test_doubt_makes_the_verdict_unknown_without_an_action(
 ) -> None:
     of = replace(RUNNING, stop_allowed=True, **changes)
     verdict = said(of, *(idle(of) if rows else ()), now=now)
-    assert (verdict.verdict, verdict.certainty, verdict.would_do) == (Verdict.UNKNOWN, None, WouldDo.NOTHING)
+    assert (verdict.verdict, verdict.certainty, verdict.would_do) == (VerdictWord.UNKNOWN, None, WouldDo.NOTHING)
     assert why in verdict.why
 
 
 def test_unknown_of_old_data_says_what_held_until_then() -> None:
     verdict = said(RUNNING, *idle(RUNNING), now=NOW + STALE_S + 1.0)
-    assert (verdict.verdict, verdict.rules, verdict.advice) == (Verdict.UNKNOWN, [LOW], "Stop it.")
+    assert (verdict.verdict, verdict.rules, verdict.advice) == (VerdictWord.UNKNOWN, [LOW], "Stop it.")
     assert verdict.why.endswith("Until then: No GPU is used.")
     clean = said(RUNNING, report_row(RUNNING), quiet(RUNNING, LOW), now=NOW + STALE_S + 1.0)
-    assert (clean.verdict, clean.rules, clean.advice) == (Verdict.UNKNOWN, [], None)
+    assert (clean.verdict, clean.rules, clean.advice) == (VerdictWord.UNKNOWN, [], None)
 
 
 @pytest.mark.parametrize("status", [Status.WARMING_UP, Status.WAITING_FOR_DATA, Status.DISABLED])
 def test_unjudged_gpus_make_a_verdict_without_findings_unknown(status: Status) -> None:
     verdict = said(RUNNING, report_row(RUNNING), quiet(RUNNING, "GPUHealth"), quiet(RUNNING, LOW, status))
-    assert (verdict.verdict, verdict.would_do) == (Verdict.UNKNOWN, WouldDo.NOTHING)
+    assert (verdict.verdict, verdict.would_do) == (VerdictWord.UNKNOWN, WouldDo.NOTHING)
     assert "GPUs work" in verdict.why
     found_too = said(RUNNING, report_row(RUNNING), found(RUNNING, "Straggler"), quiet(RUNNING, LOW, status))
-    assert found_too.verdict is Verdict.WASTED
+    assert found_too.verdict is VerdictWord.WASTED
 
 
 @pytest.mark.parametrize(
@@ -163,13 +163,13 @@ def test_unjudged_gpus_make_a_verdict_without_findings_unknown(status: Status) -
 )
 def test_unjudged_rules_lower_the_certainty_of_a_healthy_job(rows: list[RuleRow], why: str) -> None:
     verdict = said(RUNNING, report_row(RUNNING), *rows)
-    assert (verdict.verdict, verdict.certainty) == (Verdict.HEALTHY, Certainty.MEDIUM)
+    assert (verdict.verdict, verdict.certainty) == (VerdictWord.HEALTHY, Certainty.MEDIUM)
     assert str(verdict.certainty_why).startswith(why)
 
 
 def test_row_without_data_makes_the_verdict_unknown() -> None:
     verdict = said(RUNNING, report_row(RUNNING, judged=0, reason="No data yet."), quiet(RUNNING, LOW))
-    assert (verdict.verdict, verdict.why) == (Verdict.UNKNOWN, "No data yet.")
+    assert (verdict.verdict, verdict.why) == (VerdictWord.UNKNOWN, "No data yet.")
 
 
 @pytest.mark.parametrize(
@@ -193,12 +193,12 @@ def test_unknown_names_what_is_missing(
     of = replace(RUNNING, **changes)
     report = report_row(of, judged=0, reason="No data yet.")
     verdict = said(of, replace(report, finding=replace(report.finding, finding_kind="unknown")), *rows, now=now)
-    assert (verdict.verdict, verdict.missing) == (Verdict.UNKNOWN, missing)
+    assert (verdict.verdict, verdict.missing) == (VerdictWord.UNKNOWN, missing)
 
 
 def test_verdict_of_a_late_run_of_an_ended_job_is_known() -> None:
     ended = job()
-    assert said(ended, report_row(ended), quiet(ended, LOW), now=NOW + 99 * HOUR_S).verdict is Verdict.HEALTHY
+    assert said(ended, report_row(ended), quiet(ended, LOW), now=NOW + 99 * HOUR_S).verdict is VerdictWord.HEALTHY
 
 
 @pytest.mark.parametrize(
@@ -210,7 +210,7 @@ def test_verdict_of_a_late_run_of_an_ended_job_is_known() -> None:
 )
 def test_missing_data_lowers_the_certainty(rows: list[RuleRow], why: str) -> None:
     verdict = said(RUNNING, report_row(RUNNING), quiet(RUNNING, LOW), *rows)
-    assert (verdict.verdict, verdict.certainty) == (Verdict.HEALTHY, Certainty.MEDIUM)
+    assert (verdict.verdict, verdict.certainty) == (VerdictWord.HEALTHY, Certainty.MEDIUM)
     assert why in str(verdict.certainty_why)
 
 
@@ -221,9 +221,9 @@ def test_much_lost_profile_makes_a_clean_verdict_unknown(counter: str) -> None:
     much = int(minutes / 60.0 * (RUNNING.instance_count or 1) * LACKING_SHARE) + 1
     lost = replace(row, counters={counter: much})
     few = replace(row, counters={counter: 1})
-    assert said(RUNNING, lost, quiet(RUNNING, LOW)).verdict is Verdict.UNKNOWN
+    assert said(RUNNING, lost, quiet(RUNNING, LOW)).verdict is VerdictWord.UNKNOWN
     assert said(RUNNING, few, quiet(RUNNING, LOW)).certainty is Certainty.MEDIUM
-    assert said(RUNNING, lost, low(RUNNING, None, start=NOW - HOUR_S)).verdict is not Verdict.UNKNOWN
+    assert said(RUNNING, lost, low(RUNNING, None, start=NOW - HOUR_S)).verdict is not VerdictWord.UNKNOWN
 
 
 @pytest.mark.parametrize(("lasted", "certainty"), [(SURE_AFTER_S - 1.0, "medium"), (SURE_AFTER_S, "high")])
@@ -264,9 +264,9 @@ def test_proposed_action_follows_the_settings_of_the_owner(
 def test_node_rows_are_read_only_where_they_decide() -> None:
     world = MemoryWorld()
     world.jobs.register(RUNNING)
-    assert job_verdict(world.jobs, world.rows, "nobody", now=NOW).verdict is Verdict.UNKNOWN
+    assert job_verdict(world.jobs, world.rows, "nobody", now=NOW).verdict is VerdictWord.UNKNOWN
     world.rows.publish(idle())
-    assert job_verdict(world.jobs, world.rows, RUNNING.job, now=NOW).verdict is Verdict.IDLE
+    assert job_verdict(world.jobs, world.rows, RUNNING.job, now=NOW).verdict is VerdictWord.IDLE
 
 
 @pytest.mark.parametrize("rows", [[], idle(), [report_row(RUNNING), quiet(RUNNING, LOW)]])

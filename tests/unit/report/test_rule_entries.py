@@ -9,7 +9,7 @@ from tests.support.judged_jobs import JOB, Node, ended, in_job, judged_job
 from tests.support.verdicts import fired, over, quiet
 from trainguard.core.records import JobRecord, Status
 from trainguard.engine.profiler.framework_session import FrameworkState
-from trainguard.engine.verdicts.verdict import Verdict
+from trainguard.engine.verdicts.verdict import RuleOutcome
 from trainguard.ledger.bucket import Bucket
 from trainguard.render.rule_entry import RuleEntry
 from trainguard.report.job.rule_entries import NODES_WITH_DETAILS, rule_entries
@@ -18,12 +18,12 @@ from trainguard.rules.rule_result import Measure
 from trainguard.rules.step_outlier.rule import LOST_TIME, OUTLIERS
 
 
-def entry(verdict: Verdict, job: JobRecord = JOB, node: Node | None = None, **settings: str) -> RuleEntry:
+def entry(verdict: RuleOutcome, job: JobRecord = JOB, node: Node | None = None, **settings: str) -> RuleEntry:
     (found,) = rule_entries(judged_job(verdict, job=job, nodes=[node or Node()], settings=settings))
     return found
 
 
-def saying(verdict: Verdict, **said: Any) -> Verdict:
+def saying(verdict: RuleOutcome, **said: Any) -> RuleOutcome:
     return replace(verdict, result=replace(verdict.result, **said))
 
 
@@ -132,7 +132,7 @@ def test_settings_that_differ_from_the_documented_are_named() -> None:
     ],
 )
 def test_recommendation_is_given_where_something_can_be_done(
-    verdict: Verdict, job: JobRecord, said: str | None
+    verdict: RuleOutcome, job: JobRecord, said: str | None
 ) -> None:
     found = entry(verdict, job).recommendation
     assert found is None if said is None else (found or "").startswith(said)

@@ -4,7 +4,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from trainguard.render.rule_entry import RuleEntry
-from trainguard.report.document import FindingEntry, JobSummary, NotCollected, Report, Span, Spending, Verdict
+from trainguard.report.document import FindingEntry, Headline, JobSummary, NotCollected, Report, Span, Spending
 from trainguard.report.evaluated_job import NodeCoverage
 
 AT = "2026-11-21T14:00:00.000Z"
@@ -67,7 +67,7 @@ def report(*rules: RuleEntry, text: str = "", **given: Any) -> Report:
         "scope": "state",
         "final": True,
         "healthy": False,
-        "verdict": Verdict(
+        "verdict": Headline(
             health=f"The job is not healthy.{text}",
             change=f"Raise the batch size.{text}",
             cost=f"It cost 75 %.{text}",

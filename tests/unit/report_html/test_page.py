@@ -11,7 +11,7 @@ from msgspec.structs import replace
 from tests.support.report_samples import bad_report, state_report
 from tests.unit.report_html.markup import read_page
 from tests.unit.report_html.reports import entry, finding, fired, low_gpu, report
-from trainguard.report.document import NotCollected, Report, Verdict
+from trainguard.report.document import Headline, NotCollected, Report
 from trainguard.report.html.page import breakable, render_page, sentence, with_times
 from trainguard.report.html.render import render_report
 
@@ -60,7 +60,7 @@ def test_given_a_page_when_searched_then_it_names_no_other_place() -> None:
 def test_each_verdict_level_has_its_word_and_sign() -> None:
     words = {}
     for level in ("healthy", "attention", "unhealthy", "unknown"):
-        verdict = Verdict(health="H.", change="C.", cost="M.", level=level)
+        verdict = Headline(health="H.", change="C.", cost="M.", level=level)
         page = read_page(render_report(report(entry("BatchSize"), verdict=verdict)))
         heading = page.by_id["verdict-title"]
         signs = [each for each in page.within("h2", "use") if each.attributes["href"].startswith("#icon-")]
@@ -72,7 +72,7 @@ def test_each_verdict_level_has_its_word_and_sign() -> None:
         "Unhealthy": "#icon-bad",
         "Not known": "#icon-idle",
     }
-    running = replace(report(entry("BatchSize"), verdict=Verdict(health="", change="", cost="")), final=False)
+    running = replace(report(entry("BatchSize"), verdict=Headline(health="", change="", cost="")), final=False)
     assert read_page(render_report(running)).by_id["verdict-title"].text.strip() == "Not known yet"
 
 
@@ -159,7 +159,7 @@ def test_linked_findings_say_how_the_verdict_counts_them() -> None:
         replace(finding("GPUMemoryIncrease"), wasted_share=None),
         replace(finding("StepOutlier"), wasted_share=0.1),
     ]
-    verdict = Verdict(health="", change="", cost="", rule="CPUBottleneck", wasted_share=0.706, lost=2.0)
+    verdict = Headline(health="", change="", cost="", rule="CPUBottleneck", wasted_share=0.706, lost=2.0)
     made = report(*(fired(each.rule, {}) for each in findings), findings=findings, verdict=verdict)
     page = read_page(render_report(made))
     said = {

@@ -6,18 +6,18 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from trainguard.report.training.digest import MOST_POINTS, Series, quantity_of
+from trainguard.report.training.digest import MOST_POINTS, ScalarSeries, quantity_of
 
 
 def test_given_few_values_when_added_then_each_is_a_point() -> None:
-    series = Series(name="loss", mode="TRAIN", kind="loss")
+    series = ScalarSeries(name="loss", mode="TRAIN", kind="loss")
     for step, value in [(0, 3.0), (5, 2.0), (10, 2.5)]:
         series.add(step, 100.0 + step, value)
     assert (series.steps, series.mean, series.at) == ([0, 5, 10], [3.0, 2.0, 2.5], [100.0, 105.0, 110.0])
 
 
 def test_single_spike_among_very_many_values_is_visible() -> None:
-    series = Series(name="loss", mode="TRAIN", kind="loss")
+    series = ScalarSeries(name="loss", mode="TRAIN", kind="loss")
     for step in range(10_000):
         series.add(step, float(step), 1_000.0 if step == 4_321 else 1.0)
     assert len(series.steps) <= MOST_POINTS
@@ -28,7 +28,7 @@ def test_single_spike_among_very_many_values_is_visible() -> None:
 
 
 def test_point_of_a_long_rise_is_the_mean_of_its_values() -> None:
-    series = Series(name="loss", mode="TRAIN", kind="loss")
+    series = ScalarSeries(name="loss", mode="TRAIN", kind="loss")
     for step in range(3_001):
         series.add(step, float(step), float(step * step))
     assert series.width == 8
@@ -37,7 +37,7 @@ def test_point_of_a_long_rise_is_the_mean_of_its_values() -> None:
 
 
 def test_non_finite_values_are_counted_and_not_averaged() -> None:
-    series = Series(name="loss", mode="TRAIN", kind="loss")
+    series = ScalarSeries(name="loss", mode="TRAIN", kind="loss")
     for step in range(MOST_POINTS * 2):
         series.add(step, 0.0, math.nan if step % 2 else 4.0)
     assert series.width == 2
@@ -48,7 +48,7 @@ def test_non_finite_values_are_counted_and_not_averaged() -> None:
 @given(st.lists(st.floats(-1e6, 1e6), max_size=3_000), st.integers(0, 2))
 def test_points_hold_the_mean_and_range_of_their_values(values: list[float], repeat: int) -> None:
     values = values * (repeat + 1)
-    series = Series(name="loss", mode="TRAIN", kind="loss")
+    series = ScalarSeries(name="loss", mode="TRAIN", kind="loss")
     for step, value in enumerate(values):
         series.add(step, float(step), value)
     begin = 0

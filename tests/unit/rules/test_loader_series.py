@@ -20,7 +20,7 @@ from tests.unit.rules.loaders import (
     setup,
 )
 from trainguard.core.records import Status
-from trainguard.rules.dataloader.details import LoopWaits, Waiting
+from trainguard.rules.dataloader.details import LoaderWaiting, LoopWaits
 from trainguard.rules.dataloader.rule import DataloaderParameters
 from trainguard.rules.dataloader.series import LoaderState, LoadingProcess
 from trainguard.rules.dataloader.text import text
@@ -163,22 +163,22 @@ def test_seconds_on_the_limit_are_not_affected(numbers: list[int], limits: tuple
 @pytest.mark.parametrize(
     ("waiting", "share", "alarming"),
     [
-        (Waiting(0.0, 60.0, 0.15), 0.15, True),
-        (Waiting(0.0, 60.0, 0.1499, 10.0), 0.1499, False),
-        (Waiting(0.0, 60.0, 0.9, 75.0), 0.25, True),
-        (Waiting(0.0, 60.0, 0.9, 75.0, part=0.5), 0.125, False),
-        (Waiting(0.0, 60.0, None, 90.625), 0.09375, False),
-        (Waiting(0.0, 60.0, None), None, True),
+        (LoaderWaiting(0.0, 60.0, 0.15), 0.15, True),
+        (LoaderWaiting(0.0, 60.0, 0.1499, 10.0), 0.1499, False),
+        (LoaderWaiting(0.0, 60.0, 0.9, 75.0), 0.25, True),
+        (LoaderWaiting(0.0, 60.0, 0.9, 75.0, part=0.5), 0.125, False),
+        (LoaderWaiting(0.0, 60.0, None, 90.625), 0.09375, False),
+        (LoaderWaiting(0.0, 60.0, None), None, True),
     ],
 )
 def test_given_waits_and_use_when_asked_then_the_smaller_counts(
-    waiting: Waiting, share: float | None, alarming: bool
+    waiting: LoaderWaiting, share: float | None, alarming: bool
 ) -> None:
     assert (waiting.share, waiting.is_alarming) == (share, alarming)
 
 
 def test_costlier_of_whole_loop_and_newest_part_is_used() -> None:
-    whole, late, unknown = Waiting(0.0, 9.0, 0.2), Waiting(5.0, 9.0, 0.3), Waiting(0.0, 9.0, None)
+    whole, late, unknown = LoaderWaiting(0.0, 9.0, 0.2), LoaderWaiting(5.0, 9.0, 0.3), LoaderWaiting(0.0, 9.0, None)
 
     assert LoopWaits(whole, late).costliest is late
     assert LoopWaits(late, whole).costliest is late

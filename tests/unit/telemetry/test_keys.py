@@ -4,7 +4,7 @@ from typing import Any
 
 import pytest
 
-from trainguard.core.errors import ForeignKeyError
+from trainguard.core.errors import UnreadableKeyError
 from trainguard.core.layout import EndKey, ProfileRoot, parse_job_file_key
 from trainguard.formats.profile.keys import FrameworkKey, SystemKey, TraceKey, parse_key, parse_trace_key, system_key
 
@@ -85,7 +85,7 @@ def test_tensorflow_trace_key_has_run_and_host() -> None:
     ],
 )
 def test_metadata_key_without_usable_times_is_refused(name: str) -> None:
-    with pytest.raises(ForeignKeyError):
+    with pytest.raises(UnreadableKeyError):
         parse_key(f"{STEP_FOLDER}{name}")
 
 
@@ -116,7 +116,7 @@ def test_metadata_key_without_usable_times_is_refused(name: str) -> None:
     ],
 )
 def test_foreign_or_hostile_key_is_refused_with_a_reason(key: Any) -> None:
-    with pytest.raises(ForeignKeyError) as refused:
+    with pytest.raises(UnreadableKeyError) as refused:
         parse_key(key)
     assert refused.value.reason
 

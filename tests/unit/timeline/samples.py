@@ -6,7 +6,7 @@ import numpy as np
 
 from trainguard.formats.profile.columns import FrameworkEvents
 from trainguard.formats.profile.events import StepBatch
-from trainguard.formats.profile.system import Samples, Series
+from trainguard.formats.profile.system import MetricSeries, Samples
 from trainguard.report.timeline.digest import NodeDigest
 from trainguard.report.timeline.series import TimeAxis
 
@@ -25,11 +25,11 @@ def axis(buckets: int = 10, bucket_s: int = 10) -> TimeAxis:
 def samples(rows: Iterable[Row]) -> Samples:
     """Return rows as one object's samples."""
     listed = list(rows)
-    table = tuple(dict.fromkeys(Series(kind, name) for _, kind, name, _ in listed))
+    table = tuple(dict.fromkeys(MetricSeries(kind, name) for _, kind, name, _ in listed))
     return Samples(
         np.array([START + at for at, *_ in listed]),
         np.array([value for *_, value in listed]),
-        np.array([table.index(Series(kind, name)) for _, kind, name, _ in listed], dtype=np.int64),
+        np.array([table.index(MetricSeries(kind, name)) for _, kind, name, _ in listed], dtype=np.int64),
         table,
     )
 

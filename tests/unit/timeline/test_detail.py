@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 
 from tests.unit.timeline.samples import START, axis, digest, samples, steps
-from trainguard.formats.profile.system import Samples, Series
+from trainguard.formats.profile.system import MetricSeries, Samples
 from trainguard.report.timeline.build import FEWEST_BUCKETS, MAX_PAGE_BYTES, build_timelines
 from trainguard.report.timeline.digest import NodeDigest
 from trainguard.report.timeline.series import Episode, TimeAxis, Timelines
@@ -15,7 +15,7 @@ FINE = TimeAxis(start=float(START), bucket_s=5.0, buckets=17_280)
 
 def day_of(gpus: int, *, node: str = "algo-1", on: TimeAxis = FINE) -> NodeDigest:
     """Return a node's day in which each GPU has one value a bucket: the number of the bucket, modulo 100."""
-    table = tuple(Series("gpu", f"gpu{number}") for number in range(gpus))
+    table = tuple(MetricSeries("gpu", f"gpu{number}") for number in range(gpus))
     times = np.repeat(on.start + on.bucket_s * (np.arange(on.buckets) + 0.5), gpus)
     values = np.repeat(np.arange(on.buckets) % 100, gpus).astype(np.float64)
     made = NodeDigest(node, on)

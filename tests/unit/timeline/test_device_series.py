@@ -7,7 +7,7 @@ import pytest
 
 from tests.unit.timeline.samples import START, axis
 from trainguard.formats.profile.snapshots import DeviceSamples, DeviceSeries
-from trainguard.formats.profile.system import Samples, Series
+from trainguard.formats.profile.system import MetricSeries, Samples
 from trainguard.report.html.timelines import timelines_island
 from trainguard.report.timeline import shown as device_series
 from trainguard.report.timeline.build import build_timelines
@@ -25,7 +25,7 @@ def minute(begin: float, gpus: int = 2, **metrics: float) -> Samples:
         metric: {gpu: DeviceSeries(times, held.values * value) for gpu, held in one.items()}
         for metric, value in metrics.items()
     }
-    table = tuple(Series("gpu", gpu) for gpu in one)
+    table = tuple(MetricSeries("gpu", gpu) for gpu in one)
     every = np.repeat(np.arange(gpus), 6)
     return Samples(np.tile(times, gpus), np.full(6 * gpus, 50.0), every, table, devices=DeviceSamples(further))
 
@@ -78,7 +78,7 @@ def test_instances_of_a_partitioned_gpu_have_their_own_series() -> None:
         for metric, value in ALL.items()
         if metric.startswith(("SM", "Memory"))
     }
-    samples = Samples(times, np.full(2, 50.0), np.zeros(2, dtype=np.int64), (Series("cpu", "cpu0"),))
+    samples = Samples(times, np.full(2, 50.0), np.zeros(2, dtype=np.int64), (MetricSeries("cpu", "cpu0"),))
     [node] = built(replace(samples, devices=DeviceSamples(further))).nodes
     shown = {(each.kind, each.gpu) for each in node.devices}
     assert {("sm_activity", "gpu0.mig0"), ("memory_used", "gpu0.mig1")} <= shown

@@ -15,7 +15,7 @@ from mcp import Client
 
 from tests.verdicts.agents.jobs import labelled_jobs
 from trainguard.cli.commands.mcp.server import make_server
-from trainguard.cli.commands.mcp.session import Places, Session
+from trainguard.cli.commands.mcp.session import McpSession, Places
 from trainguard.cli.commands.mcp.tools import READING
 from trainguard.cli.options import Where
 from trainguard.cli.services.readings import read
@@ -66,13 +66,13 @@ def outcome(number: int) -> Outcome:
     return Outcome(job.name, tuple(sorted(job.changes)), change, calls, characters // CHARACTERS_A_TOKEN, longest)
 
 
-def session_of(root: Path) -> Session:
+def session_of(root: Path) -> McpSession:
     settings = given_settings(None, None, None)
     patient_s = 600.0
-    return Session(Places(root), lambda place: read(place, Where(), settings, timelines=True), patience_s=patient_s)
+    return McpSession(Places(root), lambda place: read(place, Where(), settings, timelines=True), patience_s=patient_s)
 
 
-async def _asked(session: Session, source: str) -> tuple[str, int, int, int]:
+async def _asked(session: McpSession, source: str) -> tuple[str, int, int, int]:
     """Ask for the verdict, and once for what it names next; return the change, calls, characters and its length."""
     async with Client(make_server(session, READING)) as client:
         listed = (await client.list_tools()).tools

@@ -6,7 +6,7 @@ from functools import cache
 
 from tests.verdicts.planning.scaling import published
 from trainguard.core.records import JobRecord
-from trainguard.engine.streams.job_streams import Progress
+from trainguard.engine.streams.job_streams import StepProgress
 from trainguard.engine.summary import outlook
 from trainguard.planning.document import Lacking
 from trainguard.planning.finish import Point, forecast_finish
@@ -61,7 +61,7 @@ def warned_at(run: Run, limit: float) -> float | None:
     """Return at which part of the run's time the stack would warn of a limit, a part of it too; None of no warning."""
     end, total = run.points[-1]
     job = JobRecord("j", "arn:j", "b", "", time_limit_s=limit * end, total_steps=total)
-    progress = Progress()
+    progress = StepProgress()
     for at, step in run.points:
         if at > limit * end:
             break

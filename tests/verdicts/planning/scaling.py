@@ -18,7 +18,7 @@ from trainguard.kernels.columns import Gpu
 from trainguard.kernels.peaks import peaks_of
 from trainguard.ledger.bucket import Bucket
 from trainguard.planning.cluster import Cluster
-from trainguard.planning.plan import MeasuredJob, Planner, Scaling, Wanted, sort_factor
+from trainguard.planning.plan import MeasuredJob, PlanLimits, Planner, Scaling, sort_factor
 
 DATA = Path(__file__).parents[2] / "data" / "mlperf" / "scaling.json.xz"
 # Of sizes that differ less than this in the samples of a GPU, the difference is of the number of GPUs.
@@ -163,7 +163,7 @@ def judged() -> list[Judged]:
 def _judged(pair: Pair, scaling: Scaling) -> Judged:
     old, new = (_cluster(each) for each in (pair.old, pair.new))
     job = MeasuredJob(seconds={Bucket.COMPUTE: 3_600.0}, cluster=old)
-    row = Planner(job, scaling).rows([Wanted(new, pair.samples, 1.0)])[1]
+    row = Planner(job, scaling).rows([PlanLimits(new, pair.samples, 1.0)])[1]
     truth = 3_600.0 * pair.step
     held = row.seconds.low <= truth <= row.seconds.high
     return Judged(pair, row.seconds.value / 3_600.0, row.seconds.value / truth - 1.0, held)

@@ -32,7 +32,7 @@ _REQUIRED = object()
 
 
 @dataclass(frozen=True, slots=True)
-class Kind:
+class AttributeType:
     """How a value is written and read; a missing column reads as ``default``, which has no column if ``omitted``."""
 
     write: "Callable[[Any], AttributeValue]"
@@ -44,16 +44,16 @@ class Kind:
         """Write a value, None where it has no column."""
         return None if self.omitted and value == self.default else self.write(value)
 
-    def unless(self, default: Any) -> "Kind":
+    def unless(self, default: Any) -> "AttributeType":
         """Return the kind of a column that is there unless the value is ``default``."""
         return replace(self, default=default, omitted=True)
 
 
 # Name and kind of the column of each field.
-Layout = Mapping[str, tuple[str, Kind]]
+Layout = Mapping[str, tuple[str, AttributeType]]
 
 
-class Columns:
+class ItemColumns:
     """Reads an item by the kind of each column; raises KeyError for a missing column, ValueError for a wrong one."""
 
     def __init__(self, item: "Mapping[str, AttributeValue]") -> None:
@@ -62,7 +62,7 @@ class Columns:
     def __contains__(self, name: str) -> bool:
         return name in self._item
 
-    def get(self, name: str, kind: Kind) -> Any:
+    def get(self, name: str, kind: AttributeType) -> Any:
         if name not in self._item:
             if kind.default is _REQUIRED:
                 raise KeyError(name)
@@ -84,12 +84,12 @@ def written(record: object, layout: Layout) -> "dict[str, AttributeValue | None]
     return {name: kind.column(getattr(record, field)) for field, (name, kind) in layout.items()}
 
 
-def fields_of(columns: Columns, layout: Layout) -> dict[str, Any]:
+def fields_of(columns: ItemColumns, layout: Layout) -> dict[str, Any]:
     return {field: columns.get(name, kind) for field, (name, kind) in layout.items()}
 
 
-def inner(value: "AttributeValue") -> Columns:
-    return Columns(cast("Mapping[str, AttributeValue]", value["M"]))
+def inner(value: "AttributeValue") -> ItemColumns:
+    return ItemColumns(cast("Mapping[str, AttributeValue]", value["M"]))
 
 
 def text(value: str) -> "AttributeValue":
@@ -144,16 +144,16 @@ def _read_scalar(value: "AttributeValue") -> Scalar:
     return value["S"] if "S" in value else _read_number(value)
 
 
-def list_of(kind: Kind) -> Kind:
+def list_of(kind: AttributeType) -> AttributeType:
     """Return the kind of a list, which is read as a tuple."""
 
     def write(values: Iterable[Any]) -> "AttributeValue":
         return {"L": [kind.write(value) for value in values]}
 
-    return Kind(write, lambda value: tuple(kind.read(each) for each in value["L"]))
+    return AttributeType(write, lambda value: tuple(kind.read(each) for each in value["L"]))
 
 
-def map_of(kind: Kind) -> Kind:
+def map_of(kind: AttributeType) -> AttributeType:
     """Return the kind of a map, which is read-only; a missing one is empty."""
 
     def write(values: Mapping[str, Any]) -> "AttributeValue":
@@ -163,41 +163,41 @@ def map_of(kind: Kind) -> Kind:
         held = inner(value)
         return MappingProxyType({name: held.get(name, kind) for name in value["M"]})
 
-    return Kind(write, read, default=MappingProxyType({}))
+    return AttributeType(write, read, default=MappingProxyType({}))
 
 
-def record_of(make: Callable[..., Any], layout: Layout) -> Kind:
+def record_of(make: Callable[..., Any], layout: Layout) -> AttributeType:
     """Return the kind of a record's map."""
-    return Kind(
+    return AttributeType(
         lambda record: {"M": present(written(record, layout))}, lambda value: make(**fields_of(inner(value), layout))
     )
 
 
-def member(kind: type[StrEnum]) -> Kind:
+def member(kind: type[StrEnum]) -> AttributeType:
     """Return how a member of an enumeration is kept."""
-    return Kind(text, lambda value: kind(value["S"]))
+    return AttributeType(text, lambda value: kind(value["S"]))
 
 
-TEXT = Kind(text, lambda value: value["S"])
+TEXT = AttributeType(text, lambda value: value["S"])
 TEXT_OR_NONE = TEXT.unless(None)
 NAME = TEXT.unless("")
 TEXTS = map_of(TEXT)
 SOME_TEXTS = TEXTS.unless(TEXTS.default)
 NAMES_OR_NONE = list_of(TEXT).unless(None)
 SOME_NAMES = list_of(TEXT).unless(())
-BLOB = Kind(lambda value: {"B": value}, lambda value: bytes(value["B"]))
-INTEGER = Kind(integer, lambda value: int(value["N"]))
+BLOB = AttributeType(lambda value: {"B": value}, lambda value: bytes(value["B"]))
+INTEGER = AttributeType(integer, lambda value: int(value["N"]))
 INTEGER_OR_NONE = INTEGER.unless(None)
 # People see the zero.
 TALLY = replace(INTEGER, default=0)
 
 COUNT = INTEGER.unless(0)
 INTEGERS = map_of(INTEGER)
-NUMBER = Kind(number, lambda value: float(_read_number(value)))
+NUMBER = AttributeType(number, lambda value: float(_read_number(value)))
 NUMBER_OR_NONE = NUMBER.unless(None)
-SCALAR = Kind(scalar, _read_scalar)
+SCALAR = AttributeType(scalar, _read_scalar)
 SCALARS = map_of(SCALAR)
-FLAG = Kind(flag, lambda value: value["BOOL"])
-FLAG_OR_NONE = Kind(flag, lambda value: None if "NULL" in value else value["BOOL"], default=None, omitted=True)
-TIME = Kind(moment, lambda value: epoch_from_iso(value["S"]))
+FLAG = AttributeType(flag, lambda value: value["BOOL"])
+FLAG_OR_NONE = AttributeType(flag, lambda value: None if "NULL" in value else value["BOOL"], default=None, omitted=True)
+TIME = AttributeType(moment, lambda value: epoch_from_iso(value["S"]))
 TIME_OR_NONE = TIME.unless(None)

@@ -5,7 +5,7 @@ from typing import TYPE_CHECKING
 
 from trainguard.aws.dynamodb import attributes
 from trainguard.aws.dynamodb.attributes import (
-    Columns,
+    ItemColumns,
     Layout,
     fields_of,
     flag,
@@ -42,7 +42,7 @@ def entry_key(purpose: str, name: str) -> "Item":
 class DynamoBookkeeping(OfTable):
     """See `Bookkeeping`."""
 
-    def meet(self, at: float, most: int) -> bool:
+    def admit(self, at: float, most: int) -> bool:
         return self._table.update(
             entry_key(MET_JOBS, datetime.fromtimestamp(at, UTC).strftime("%Y%m%d%H")),
             "ADD #Met :one SET #ExpiresAt = :expires",
@@ -54,7 +54,7 @@ class DynamoBookkeeping(OfTable):
         item = self._table.get(_tuning_key(name))
         if item is None:
             return None
-        columns = Columns(item)
+        columns = ItemColumns(item)
         with decoding(f"Bookkeeping/{TUNING_JOB}{name}"):
             return TuningJobRecord(name=name, more="More" in columns, **fields_of(columns, _TUNING_JOB))
 

@@ -13,7 +13,7 @@ import msgspec
 from trainguard.aws.dynamodb.attributes import moment, text
 from trainguard.aws.dynamodb.jobs import job_item, job_of_item
 from trainguard.aws.dynamodb.rule_states import row_item, row_of_item
-from trainguard.aws.dynamodb.table import Table, decoding
+from trainguard.aws.dynamodb.table import DynamoDBTable, decoding
 from trainguard.core.records import JobRecord, RuleRow
 from trainguard.core.timestamps import iso_time
 from trainguard.report.fleet.facts import ACCOUNT
@@ -63,7 +63,7 @@ class DynamoCentralTables:
     """Keeps statements in the tables ``jobs`` and ``rows``."""
 
     def __init__(self, *, client: "DynamoDBClient", jobs: str, rows: str) -> None:
-        self._jobs, self._rows = Table(client=client, name=jobs), Table(client=client, name=rows)
+        self._jobs, self._rows = DynamoDBTable(client=client, name=jobs), DynamoDBTable(client=client, name=rows)
 
     def keep(self, event: StatedEvent, *, now: float) -> bool:
         """Write each item unless one stated later is there; return whether the job's was written.
@@ -85,7 +85,7 @@ class DynamoCentralTables:
             self._put(self._rows, each, at)
         return self._put(self._jobs, item, at)
 
-    def _put(self, table: Table, item: "Item", at: float) -> bool:
+    def _put(self, table: DynamoDBTable, item: "Item", at: float) -> bool:
         return table.put(item, _IS_LATER, {":at": moment(at)})
 
 

@@ -4,12 +4,12 @@ from collections.abc import Iterator
 from typing import TYPE_CHECKING
 
 from trainguard.aws.dynamodb import attributes
-from trainguard.aws.dynamodb.attributes import Columns, flag, integer, map_of, moment, record_of, text
+from trainguard.aws.dynamodb.attributes import ItemColumns, flag, integer, map_of, moment, record_of, text
 from trainguard.aws.dynamodb.bookkeeping import ALERTS, STOPS, entry_key
 from trainguard.aws.dynamodb.table import OfTable, decoding, row_key
 from trainguard.core.errors import StateConflictError
 from trainguard.core.records import AlertKind
-from trainguard.stack.actions.fire_row import Fire, Recorded
+from trainguard.stack.actions.fire_row import FireInput, Recorded
 from trainguard.stack.actions.marks import AlertMark, Channel, Claim
 from trainguard.stack.actions.request import StopDecision
 from trainguard.stack.actions.stop_rate_limit import Stop, admit
@@ -35,7 +35,7 @@ _NOT_MADE = "(attribute_not_exists(#StopMade) OR #StopMade <> :true OR #StopFire
 class DynamoFireRows(OfTable):
     """Writes the columns of the fire path; see `FireRows`."""
 
-    def mark(self, fire: Fire) -> None:
+    def mark(self, fire: FireInput) -> None:
         key = row_key(fire.job, fire.rule)
         named: dict[str, AttributeValue | None] = {
             "FireId": text(fire.fire_id),
@@ -58,7 +58,7 @@ class DynamoFireRows(OfTable):
         if not self._table.update(key, fired | named, f"{_NEW} AND {_NOT_OVER}", values | more):
             self._table.update(key, named, _NEW, values)
 
-    def record_decision(self, fire: Fire, decision: StopDecision, *, now: float) -> Recorded:
+    def record_decision(self, fire: FireInput, decision: StopDecision, *, now: float) -> Recorded:
         columns = {**_decided(fire, decision, now), "StopMade": None}
         values = {":fire": text(fire.fire_id), ":true": flag(True)}
         if self._table.update(row_key(fire.job, fire.rule), columns, f"{_OWN} AND {_NOT_MADE}", values):
@@ -67,11 +67,11 @@ class DynamoFireRows(OfTable):
         is_own = row.get("FireId", text(fire.fire_id)) == row.get("StopFireId") == text(fire.fire_id)
         return "made before" if is_own and row.get("StopMade") == flag(True) else "overtaken"
 
-    def record_stop(self, fire: Fire, decision: StopDecision, *, made: bool | None, now: float) -> None:
+    def record_stop(self, fire: FireInput, decision: StopDecision, *, made: bool | None, now: float) -> None:
         outcome: AttributeValue = {"NULL": True} if made is None else flag(made)
         self._write(fire, {**_decided(fire, decision, now), "StopMade": outcome})
 
-    def record_alert(self, fire: Fire, action: str, alert_id: str | None, *, now: float) -> None:
+    def record_alert(self, fire: FireInput, action: str, alert_id: str | None, *, now: float) -> None:
         columns: dict[str, AttributeValue | None] = {
             "Action": text(action),
             "ActionAt": moment(now),
@@ -80,14 +80,14 @@ class DynamoFireRows(OfTable):
             columns["AlertId"] = {"NULL": True} if alert_id is None else text(alert_id)
         self._write(fire, columns)
 
-    def record_report(self, fire: Fire, place: str) -> None:
+    def record_report(self, fire: FireInput, place: str) -> None:
         self._write(fire, {"ReportUri": text(place)})
 
-    def _write(self, fire: Fire, columns: "dict[str, AttributeValue | None]") -> None:
+    def _write(self, fire: FireInput, columns: "dict[str, AttributeValue | None]") -> None:
         self._table.update(row_key(fire.job, fire.rule), columns, _OWN, {":fire": text(fire.fire_id)})
 
 
-def _decided(fire: Fire, decision: StopDecision, now: float) -> "dict[str, AttributeValue | None]":
+def _decided(fire: FireInput, decision: StopDecision, now: float) -> "dict[str, AttributeValue | None]":
     return {
         "StopDecision": text(decision.decision),
         "StopWhy": text(decision.why),
@@ -144,7 +144,7 @@ class DynamoSentAlerts(OfTable):
 
 def _mark(alert_id: str, item: "Item") -> AlertMark:
     """Return the mark in an item; StateCodecError for a column of another type."""
-    columns = Columns(item)
+    columns = ItemColumns(item)
     with decoding(f"Bookkeeping/{ALERTS}/{alert_id}"):
         return AlertMark(
             alert_id,
@@ -184,7 +184,7 @@ class DynamoStopBudget(OfTable):
         item = self._table.get(_KEY)
         if item is None:
             return 0, {}
-        columns = Columns(item)
+        columns = ItemColumns(item)
         with decoding(ITEM):
             return columns.get("Version", attributes.INTEGER), dict(columns.get("Stops", _STOPS))
 

@@ -7,8 +7,8 @@ import msgspec
 
 from trainguard.aws.dynamodb import attributes
 from trainguard.aws.dynamodb.attributes import (
-    Columns,
-    Kind,
+    AttributeType,
+    ItemColumns,
     Layout,
     fields_of,
     flag,
@@ -51,7 +51,7 @@ class DynamoJobs(OfTable):
             return created
         return self._stored(record.job)
 
-    def recognise(self, record: JobRecord) -> JobRecord:
+    def adopt(self, record: JobRecord) -> JobRecord:
         """Replace, or create, the item of a job that SageMaker did not know; the scheduler may not put."""
         known = stored_job(record)
         condition = "attribute_not_exists(#TrainingJobName) OR begins_with(#TrainingJobArn, :outside)"
@@ -184,14 +184,14 @@ def _active(record: JobRecord) -> "AttributeValue | None":
     return text(_FAST if record.polled_fast else _SLOW)
 
 
-def _document(kind: type[msgspec.Struct]) -> Kind:
+def _document(kind: type[msgspec.Struct]) -> AttributeType:
     def read(value: "AttributeValue") -> msgspec.Struct:
         try:
             return msgspec.json.decode(value["S"], type=kind)
         except (msgspec.DecodeError, RecursionError) as fault:
             raise ValueError(f"no {kind.__name__}: {fault}") from fault
 
-    return Kind(lambda part: text(msgspec.json.encode(part).decode()), read)
+    return AttributeType(lambda part: text(msgspec.json.encode(part).decode()), read)
 
 
 _TIMES: Layout = {
@@ -252,7 +252,7 @@ _POLICY: Layout = {
 
 def job_of_item(item: "Item") -> JobRecord:
     """Read a job; raises StateCodecError."""
-    columns = Columns(item)
+    columns = ItemColumns(item)
     job = columns.get("TrainingJobName", attributes.TEXT)
     with decoding(f"Jobs/{job}"):
         return JobRecord(

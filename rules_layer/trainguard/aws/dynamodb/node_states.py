@@ -6,8 +6,8 @@ from typing import TYPE_CHECKING
 
 from trainguard.aws.dynamodb import attributes
 from trainguard.aws.dynamodb.attributes import (
-    Columns,
-    Kind,
+    AttributeType,
+    ItemColumns,
     Layout,
     fields_of,
     flag,
@@ -22,7 +22,7 @@ from trainguard.aws.dynamodb.stored_form import FINDING, stored_node
 from trainguard.aws.dynamodb.table import OfTable, decoding
 from trainguard.core.errors import StateConflictError
 from trainguard.core.finding import Finding
-from trainguard.core.records import JOB_NODE, AlertKind, NodeRecord, OutboxEntry, StreamKey
+from trainguard.core.records import JOB_NODE, AlertKind, OutboxEntry, StreamKey, StreamRecord
 
 if TYPE_CHECKING:
     from trainguard.aws.dynamodb.attributes import AttributeValue, Item
@@ -35,11 +35,11 @@ class DynamoNodeStates(OfTable):
     one more StartExecution, which is refused by its name.
     """
 
-    def load(self, key: StreamKey) -> NodeRecord | None:
+    def load(self, key: StreamKey) -> StreamRecord | None:
         item = self._table.get(_key(key))
         return None if item is None else _record(key.job, item)
 
-    def save(self, record: NodeRecord) -> NodeRecord:
+    def save(self, record: StreamRecord) -> StreamRecord:
         saved = replace(stored_node(record), version=record.version + 1)
         if not self._table.put_version(_item(saved), record.version):
             raise StateConflictError(_name(record.key.job, record.key.node_kind), record.version)
@@ -55,7 +55,7 @@ class DynamoNodeStates(OfTable):
                 {"#entry": alert_id},
             )
 
-    def of_job(self, job: str) -> list[NodeRecord]:
+    def of_job(self, job: str) -> list[StreamRecord]:
         return [_record(job, item) for item in self._table.partition("TrainingJobName", job)]
 
 
@@ -103,18 +103,18 @@ _NODE: Layout = {
     "closed": ("Closed", attributes.FLAG),
     "expires_at": ("ExpiresAt", attributes.INTEGER_OR_NONE),
     "generation": ("Generation", attributes.COUNT),
-    "outbox": ("Outbox", map_of(Kind(_write_entry, _read_entry))),
+    "outbox": ("Outbox", map_of(AttributeType(_write_entry, _read_entry))),
 }
 
 
-def _item(record: NodeRecord) -> "Item":
+def _item(record: StreamRecord) -> "Item":
     return _key(record.key) | present(written(record, _NODE))
 
 
-def _record(job: str, item: "Item") -> NodeRecord:
-    columns = Columns(item)
+def _record(job: str, item: "Item") -> StreamRecord:
+    columns = ItemColumns(item)
     node_kind = item["NodeKind"]["S"]
     with decoding(_name(job, node_kind)):
         codec = columns.get("Codec", attributes.INTEGER_OR_NONE) or 0
     with decoding(_name(job, node_kind), codec):
-        return NodeRecord(key=StreamKey.parse(job, node_kind), **fields_of(columns, _NODE))
+        return StreamRecord(key=StreamKey.parse(job, node_kind), **fields_of(columns, _NODE))

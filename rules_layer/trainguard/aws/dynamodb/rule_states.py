@@ -5,7 +5,7 @@ from typing import TYPE_CHECKING
 
 from trainguard.aws.dynamodb import attributes
 from trainguard.aws.dynamodb.attributes import (
-    Columns,
+    ItemColumns,
     Layout,
     fields_of,
     integer,
@@ -17,7 +17,7 @@ from trainguard.aws.dynamodb.attributes import (
 )
 from trainguard.aws.dynamodb.stored_form import FACT_COLUMN, FINDING, fact_columns, stored_row
 from trainguard.aws.dynamodb.table import OfTable, decoding, row_key
-from trainguard.core.finding import Finding, Progress
+from trainguard.core.finding import Finding, Patience
 from trainguard.core.records import RuleRow, Status, StopRecord
 
 if TYPE_CHECKING:
@@ -170,14 +170,14 @@ def row_item(row: RuleRow) -> "Item":
 
 def row_of_item(job: str, item: "Item") -> RuleRow:
     """Read a row; one that only the fire path has written so far lacks most columns. Raises StateCodecError."""
-    columns = Columns(item)
+    columns = ItemColumns(item)
     target = columns.get("RuleTarget", attributes.TEXT)
     rule, separator, node = target.partition("#")
     with decoding(f"RuleState/{job}/{target}"):
         return RuleRow(
             job=job,
             finding=Finding(rule=rule, node=node if separator else None, **fields_of(columns, _ROW_FINDING)),
-            progress=Progress(**fields_of(columns, _PROGRESS)) if "PatienceSeen" in columns else None,
+            progress=Patience(**fields_of(columns, _PROGRESS)) if "PatienceSeen" in columns else None,
             # NULL says that the alert of this fire failed.
             alert_id=None if "NULL" in item.get("AlertId", {}) else columns.get("AlertId", attributes.TEXT_OR_NONE),
             stop=StopRecord(**fields_of(columns, _STOP)) if "StopDecision" in columns else None,

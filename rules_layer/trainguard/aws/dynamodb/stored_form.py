@@ -10,7 +10,7 @@ import msgspec
 
 from trainguard.aws.dynamodb import attributes
 from trainguard.aws.dynamodb.attributes import (
-    Kind,
+    AttributeType,
     Layout,
     Scalar,
     fields_of,
@@ -26,7 +26,7 @@ from trainguard.aws.dynamodb.attributes import (
     written,
 )
 from trainguard.core.finding import LONGEST_NAME, MOST_FACTS, Episode, Fact, Finding, Severity, clock_times
-from trainguard.core.records import JobRecord, NodeRecord, RuleRow
+from trainguard.core.records import JobRecord, RuleRow, StreamRecord
 from trainguard.core.text import one_line
 from trainguard.core.timestamps import epoch_from_iso, iso_from_epoch, to_millisecond
 from trainguard.core.units import show_percent
@@ -81,7 +81,7 @@ def _read_fact(value: "AttributeValue") -> Fact:
     columns = inner(value)
     place = fields_of(columns, _PLACE)
 
-    def read(name: str, kind: Kind) -> Scalar:
+    def read(name: str, kind: AttributeType) -> Scalar:
         found: Scalar = columns.get(name, kind)
         return epoch_from_iso(found) if isinstance(found, str) and place["unit"] == _TIME else found
 
@@ -193,7 +193,7 @@ FINDING: Layout = {
     "advice": ("Advice", attributes.TEXT_OR_NONE),
     "cost": ("Cost", attributes.TEXT_OR_NONE),
     "episodes": ("Episodes", list_of(record_of(Episode, _EPISODE)).unless(())),
-    "facts": ("Facts", list_of(Kind(_write_fact, _read_fact)).unless(())),
+    "facts": ("Facts", list_of(AttributeType(_write_fact, _read_fact)).unless(())),
 }
 
 
@@ -230,7 +230,7 @@ def stored_row(row: RuleRow) -> RuleRow:
     )
 
 
-def stored_node(record: NodeRecord) -> NodeRecord:
+def stored_node(record: StreamRecord) -> StreamRecord:
     """Return the item as it reads after a round trip: the findings in its outbox as `stored_finding` has them."""
     outbox = {name: replace(entry, finding=stored_finding(entry.finding)) for name, entry in record.outbox.items()}
     return frozen_record(record, outbox=outbox)

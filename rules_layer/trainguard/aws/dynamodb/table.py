@@ -62,10 +62,10 @@ class OfTable:
     """An adapter of one table."""
 
     def __init__(self, *, client: "DynamoDBClient", table: str) -> None:
-        self._table = Table(client=client, name=table)
+        self._table = DynamoDBTable(client=client, name=table)
 
 
-class Table:
+class DynamoDBTable:
     def __init__(self, *, client: "DynamoDBClient", name: str) -> None:
         self._client = client
         self._name = name

@@ -10,11 +10,23 @@ from botocore.exceptions import ClientError
 
 from trainguard.aws.aws_errors import error_code
 from trainguard.aws.aws_errors import unless as unless_refused
-from trainguard.cli.doctor.site import DEPLOY, CheckResult, Level, Site, allows, asking, fail, listed, ok, unless, warn
+from trainguard.cli.doctor.site import (
+    DEPLOY,
+    CheckLevel,
+    CheckResult,
+    Site,
+    allows,
+    asking,
+    fail,
+    listed,
+    ok,
+    unless,
+    warn,
+)
 from trainguard.cli.services.bucket_notifications import (
     EVENT_BRIDGE,
     S3,
-    Wanted,
+    WantedNotifications,
     announced,
     read_configuration,
     s3_sends,
@@ -172,7 +184,7 @@ def check_notifications(site: Site) -> Iterator[CheckResult]:
     if configured is None:
         return
     result = _grade_notifications(configured, site)
-    if result.level is Level.OK and announced(configured, site.deployment.queue_arn) is not None:
+    if result.level is CheckLevel.OK and announced(configured, site.deployment.queue_arn) is not None:
         with asking("sqs:GetQueueAttributes"):
             sends = s3_sends(site.clients.sqs, site.queue_url)
         refused = "the queue's policy does not let S3 send: nothing is evaluated"
@@ -223,7 +235,7 @@ def _announced_to_the_queue(configured: Mapping[str, Any], prefixes: list[str], 
 
 
 def _unannounced(site: Site, configured: Mapping[str, Any], *, to_queue: bool, is_own: bool) -> CheckResult:
-    wanted = Wanted(stack=site.deployment.stack, queue=site.deployment.queue_arn)
+    wanted = WantedNotifications(stack=site.deployment.stack, queue=site.deployment.queue_arn)
     missing = with_messages(configured, wanted) if to_queue else {**configured, EVENT_BRIDGE: {}}
     words = ("--bucket", site.bucket, "--notification-configuration", msgspec.json.encode(missing).decode())
     advice = "Switch it on; the command keeps the bucket's other notifications as they are now."

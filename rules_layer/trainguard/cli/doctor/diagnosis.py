@@ -7,7 +7,7 @@ from functools import partial
 
 from trainguard.cli.doctor import actions, bucket, job, job_case, job_statuses, network, roles, stack
 from trainguard.cli.doctor.job_case import JobCase
-from trainguard.cli.doctor.site import CheckResult, Findings, Level, Site, UnansweredError, fail, under_name, warn
+from trainguard.cli.doctor.site import CheckLevel, CheckResult, Findings, Site, UnansweredError, fail, under_name, warn
 from trainguard.cli.output.aws_advice import advised
 from trainguard.cli.output.rendering import Block, Cell, Item, Line, print_json, show, stdout_console
 from trainguard.cli.output.result import SCHEMA_VERSION
@@ -76,7 +76,7 @@ JOB_CHECKS: tuple[tuple[str, Callable[[JobCase], Findings]], ...] = (
     ("rules", lambda case: job.grade_rows(case.rows)),
     ("stop", job.check_stop),
 )
-_STYLES = {Level.OK: "green", Level.WARN: "yellow", Level.FAIL: "bold red"}
+_STYLES = {CheckLevel.OK: "green", CheckLevel.WARN: "yellow", CheckLevel.FAIL: "bold red"}
 _LEVEL_WIDTH, _CHECK_WIDTH = 4, 18
 
 
@@ -146,8 +146,8 @@ def printed(findings: Iterable[CheckResult], about: Mapping[str, object], *, as_
         {
             "schema_version": SCHEMA_VERSION,
             **about,
-            "healthy": levels[Level.FAIL] == 0,
-            "counts": {level.value: levels[level] for level in Level},
+            "healthy": levels[CheckLevel.FAIL] == 0,
+            "counts": {level.value: levels[level] for level in CheckLevel},
             "findings": [asdict(finding) for finding in found],
         }
     )
@@ -162,4 +162,4 @@ def _blocks(findings: Iterable[CheckResult], found: list[CheckResult]) -> Iterat
         labels = ((level, _LEVEL_WIDTH), (finding.check, _CHECK_WIDTH))
         yield Item(labels, finding.found, finding.advice, finding.command)
     levels = Counter(finding.level for finding in found)
-    yield Line(", ".join(f"{levels[level]} {level}" for level in Level), whole=True)
+    yield Line(", ".join(f"{levels[level]} {level}" for level in CheckLevel), whole=True)

@@ -11,7 +11,7 @@ from trainguard.cli.doctor.job_case import JobCase, SeenProfile
 from trainguard.cli.doctor.site import CheckResult, fail, ok, span, unless, warn
 from trainguard.core.finding import Finding
 from trainguard.core.ports import TrainingJobDescription
-from trainguard.core.records import JOB_NODE, JobRecord, NodeRecord, RuleRow, Status
+from trainguard.core.records import JOB_NODE, JobRecord, RuleRow, Status, StreamRecord
 from trainguard.core.text import one_line
 from trainguard.core.timestamps import iso_time
 from trainguard.core.units import counted
@@ -32,7 +32,7 @@ _START_WITH = "Start the job with ProfilerConfig S3OutputPath s3://{}/…, as do
 MINUTE_S = 60.0
 
 # Objects come once a minute, and may take minutes: after ten, something is wrong.
-SILENT_S = 600.0
+OBJECTS_SILENT_S = 600.0
 BEHIND_S = 900.0
 _MESSAGES = "See the lines on notifications, event pattern, queue and functions above."
 MOST_FILES = 64
@@ -150,7 +150,7 @@ def grade_objects(profile: SeenProfile, record: JobRecord, place: str, now: floa
         f"system metrics from {_time(profile.first_minute)} to {_time(profile.last_minute)}; "
         f"the last came {span(silence)} ago, {span(late)} after its minute"
     )
-    if silence > SILENT_S and not record.status.is_final:
+    if silence > OBJECTS_SILENT_S and not record.status.is_final:
         yield warn(found, "Nothing comes any more: has the job ended, or does its profiler hang?")
     else:
         yield ok(found)
@@ -184,7 +184,9 @@ def grade_nodes(nodes: frozenset[str], expected: int | None) -> Iterator[CheckRe
     yield warn(found, "Is the node's container running? See its log stream in /aws/sagemaker/TrainingJobs.")
 
 
-def grade_evaluation(job: JobRecord | None, nodes: Sequence[NodeRecord], profile: SeenProfile) -> Iterator[CheckResult]:
+def grade_evaluation(
+    job: JobRecord | None, nodes: Sequence[StreamRecord], profile: SeenProfile
+) -> Iterator[CheckResult]:
     """Judge the items of a job's nodes against the objects that are there."""
     system = {record.key.node: record for record in nodes if record.key.stream == "system"}
     if profile.last_minute is None:

@@ -10,10 +10,10 @@ from typing import TYPE_CHECKING
 from trainguard.aws.sagemaker import SageMakerTrainingJobs
 from trainguard.aws.ssm import SsmSettingDocuments
 from trainguard.cli.doctor.site import CheckResult, Site, asking, ok, warn
-from trainguard.core.errors import ForeignKeyError
+from trainguard.core.errors import UnreadableKeyError
 from trainguard.core.layout import RESULTS_FOLDER, ProfileRoot, hour_folder
 from trainguard.core.ports import ListedObject, ProfileObjects, TrainingJobDescription
-from trainguard.core.records import JOB_NODE, JobRecord, NodeRecord, RuleRow
+from trainguard.core.records import JOB_NODE, JobRecord, RuleRow, StreamRecord
 from trainguard.core.text import one_line
 from trainguard.core.units import counted
 from trainguard.engine.jobs.job_registry import describe_record
@@ -104,7 +104,7 @@ class JobCase:
         return describe_record(self.description, documents, bucket=self.site.bucket, root=root)
 
     @cached_property
-    def nodes(self) -> Sequence[NodeRecord]:
+    def nodes(self) -> Sequence[StreamRecord]:
         return [
             record for record in items_of(self.record, self.site.deployment.stores.nodes) if record.key.node != JOB_NODE
         ]
@@ -154,7 +154,7 @@ def look_at(objects: ProfileObjects, bucket: str, root: ProfileRoot, until: floa
 def _parsed(listed: ListedObject) -> ProfileKey | None:
     try:
         return parse_key(listed.key)
-    except ForeignKeyError:
+    except UnreadableKeyError:
         return None
 
 

@@ -15,7 +15,7 @@ from trainguard.core.text import one_line
 from trainguard.core.units import counted
 
 # A node writes its status every minute.
-SILENT_S = 600.0
+COLLECTOR_SILENT_S = 600.0
 
 MOST_READ = 256
 MAX_BYTES = 256 * 1024
@@ -150,7 +150,7 @@ def _unread(unread: Mapping[str, str]) -> Iterator[CheckResult]:
 
 
 def _of_nodes(statuses: Sequence[CollectorStatus], now: float, *, final: bool) -> Iterator[CheckResult]:
-    silent = [each for each in statuses if each.outcome is None and now - each.updated_at > SILENT_S]
+    silent = [each for each in statuses if each.outcome is None and now - each.updated_at > COLLECTOR_SILENT_S]
     if silent and not final:
         last = max(each.updated_at for each in silent)
         nodes = _listed([each.node for each in silent])

@@ -41,7 +41,7 @@ _SERVICE_NAME = "POWERTOOLS_SERVICE_NAME"
 _PERIOD_S = 60
 
 
-class Level(StrEnum):
+class CheckLevel(StrEnum):
     """Level of a finding; FAIL is what keeps TrainGuard from working."""
 
     OK = "OK"
@@ -54,7 +54,7 @@ class CheckResult:
     """One line of the diagnosis; ``advice`` is None where all is well, ``command`` is ready for a shell."""
 
     check: str = ""
-    level: Level
+    level: CheckLevel
     found: str
     advice: str | None = None
     command: str | None = None
@@ -70,17 +70,17 @@ def under_name(name: str, found: Findings) -> Iterator[CheckResult]:
 
 
 def ok(found: str) -> CheckResult:
-    return CheckResult(level=Level.OK, found=found)
+    return CheckResult(level=CheckLevel.OK, found=found)
 
 
 def warn(found: str, advice: str, command: str | None = None) -> CheckResult:
     """Return what may do harm, or could not be examined."""
-    return CheckResult(level=Level.WARN, found=found, advice=advice, command=command)
+    return CheckResult(level=CheckLevel.WARN, found=found, advice=advice, command=command)
 
 
 def fail(found: str, advice: str, command: str | None = None) -> CheckResult:
     """Return what keeps TrainGuard from working."""
-    return CheckResult(level=Level.FAIL, found=found, advice=advice, command=command)
+    return CheckResult(level=CheckLevel.FAIL, found=found, advice=advice, command=command)
 
 
 def unless(faults: Sequence[CheckResult], found: str) -> Sequence[CheckResult]:

@@ -16,7 +16,7 @@ _LINE_EVERY_S = 30.0
 _MB = 1e6
 
 
-class Progress:
+class ProgressBar:
     """Draws a bar, or prints a line every 30 s, from the calls alone: a thread would hinder forked workers."""
 
     def __init__(self, console: Console, *, shown: bool, clock: Callable[[], float] = time.monotonic) -> None:
@@ -75,10 +75,10 @@ class Progress:
             self._bar.update(self._task, completed=done, total=total, text=text, refresh=True)
 
 
-def stderr_progress(*, shown: bool) -> Progress:
+def stderr_progress(*, shown: bool) -> ProgressBar:
     """Return a bar on stderr, if ``shown`` and stderr is a terminal; else lines, wherever stdout goes."""
     stderr = stderr_console()
-    return Progress(stderr, shown=shown and stderr.is_terminal)
+    return ProgressBar(stderr, shown=shown and stderr.is_terminal)
 
 
 def _span(seconds: float) -> timedelta:

@@ -53,7 +53,7 @@ def severity_cell(severity: Severity | None) -> Shown:
     return "" if severity is None else Cell(severity.value, _SEVERITY_STYLES.get(severity, ""))
 
 
-class Column(msgspec.Struct, frozen=True):
+class TerminalColumn(msgspec.Struct, frozen=True):
     """A column; a long text of ``folds`` goes on below. A narrow terminal drops the highest ``drops`` first."""
 
     title: str
@@ -65,17 +65,17 @@ class Column(msgspec.Struct, frozen=True):
 class Grid(msgspec.Struct, frozen=True):
     """Rows below headings, which are for terminals only; below ``stacks_below`` columns a row stands on two lines."""
 
-    columns: Sequence[Column]
+    columns: Sequence[TerminalColumn]
     rows: Sequence[Sequence[Shown]]
     stacks_below: int = 0
 
 
-def table(items: Iterable[T], cells: Mapping[Column, Callable[[T], Shown]]) -> Grid:
+def table(items: Iterable[T], cells: Mapping[TerminalColumn, Callable[[T], Shown]]) -> Grid:
     """Return a row for each item: in a column the value of the column's function."""
     return Grid(tuple(cells), [[cell(item) for cell in cells.values()] for item in items])
 
 
-class Facts(msgspec.Struct, frozen=True):
+class TerminalFacts(msgspec.Struct, frozen=True):
     rows: Sequence[tuple[str, Shown]]
 
 
@@ -105,7 +105,7 @@ class Item(msgspec.Struct, frozen=True):
     command: str | None = None
 
 
-Block = Grid | Facts | Line | Item
+Block = Grid | TerminalFacts | Line | Item
 
 
 class _Piped(Console):

@@ -10,7 +10,7 @@ from botocore.exceptions import BotoCoreError, ClientError
 
 from trainguard.aws.brakes import SsmBrakes
 from trainguard.aws.clients import Clients
-from trainguard.cli.output.rendering import Block, Cell, Column, Grid, Shown, heading, table
+from trainguard.cli.output.rendering import Block, Cell, Grid, Shown, TerminalColumn, heading, table
 from trainguard.cli.output.result import CommandResult
 from trainguard.cli.services.deployment import Deployment
 from trainguard.core.brakes import LONGEST_NAME, NO_BRAKES, Brake, BrakeList
@@ -39,13 +39,13 @@ def brake_table(brakes: Iterable[Brake], now: float) -> Grid:
         ended = "" if brake.in_force(now) else (" (released)" if brake.released_by else " (over)")
         return f"{'it is released' if brake.until is None else brake.until}{ended}"
 
-    cells: Mapping[Column, Callable[[Brake], Shown]] = {
-        Column("brake"): lambda brake: Cell(brake.id, "bold yellow" if brake.in_force(now) else "dim"),
-        Column("holds back", folds=True): lambda brake: brake.scope,
-        Column("since", drops=1): lambda brake: brake.since,
-        Column("until"): until,
-        Column("by", folds=True, drops=2): lambda brake: brake.by,
-        Column("why", folds=True): lambda brake: brake.why,
+    cells: Mapping[TerminalColumn, Callable[[Brake], Shown]] = {
+        TerminalColumn("brake"): lambda brake: Cell(brake.id, "bold yellow" if brake.in_force(now) else "dim"),
+        TerminalColumn("holds back", folds=True): lambda brake: brake.scope,
+        TerminalColumn("since", drops=1): lambda brake: brake.since,
+        TerminalColumn("until"): until,
+        TerminalColumn("by", folds=True, drops=2): lambda brake: brake.by,
+        TerminalColumn("why", folds=True): lambda brake: brake.why,
     }
     return table(brakes, cells)
 

@@ -9,7 +9,7 @@ from botocore.exceptions import ClientError
 
 from trainguard.aws.aws_errors import error_code, translated
 from trainguard.aws.dynamodb.stored_form import frozen_mapping
-from trainguard.cli.output.rendering import Block, Cell, Column, Facts, Grid, Line
+from trainguard.cli.output.rendering import Block, Cell, Grid, Line, TerminalColumn, TerminalFacts
 from trainguard.cli.output.result import CommandResult
 from trainguard.cli.services.deployment import Deployment
 from trainguard.core.canary_name import CANARY_PREFIX
@@ -33,14 +33,19 @@ Configuration = Mapping[str, Any]
 # One configuration for people: its target, the events, and the keys that it is for.
 Entry = tuple[str, str, str]
 S3 = "s3.amazonaws.com"
-_COLUMNS = (Column("change"), Column("to", folds=True), Column("events"), Column("keys"))
+_COLUMNS = (
+    TerminalColumn("change"),
+    TerminalColumn("to", folds=True),
+    TerminalColumn("events"),
+    TerminalColumn("keys"),
+)
 _STYLES = {"added": "green", "removed": "red", "kept": "dim"}
 _STAYS = "EventBridge stays on and bills each event. If no other program needs them, add --without-eventbridge."
 _SILENT = "The bucket then announces no new object to TrainGuard."
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Wanted:
+class WantedNotifications:
     """The stack's needs of a bucket; ``queue`` is an ARN. Without ``prefixes`` all keys are announced."""
 
     stack: str
@@ -79,7 +84,7 @@ def read_configuration(client: "S3Client", bucket: str, account: str) -> dict[st
     return {name: answer[name] for name in (EVENT_BRIDGE, *_TARGETS) if name in answer}
 
 
-def with_messages(configured: Configuration, wanted: Wanted) -> dict[str, Any]:
+def with_messages(configured: Configuration, wanted: WantedNotifications) -> dict[str, Any]:
     """Return a whole configuration in which the bucket notifies the queue; the others' parts stay."""
     others = without_messages(configured, wanted)
     present = [each for each in configured.get(QUEUES, []) if wanted.has(QUEUES, each)]
@@ -88,14 +93,14 @@ def with_messages(configured: Configuration, wanted: Wanted) -> dict[str, Any]:
     return {**others, QUEUES: [*others.get(QUEUES, []), *wanted.entries()]}
 
 
-def without_messages(configured: Configuration, wanted: Wanted) -> dict[str, Any]:
+def without_messages(configured: Configuration, wanted: WantedNotifications) -> dict[str, Any]:
     """Return a whole configuration in which the bucket does not notify the queue."""
     kept = {name: [each for each in configured.get(name, []) if not wanted.has(name, each)] for name in _TARGETS}
     events = {EVENT_BRIDGE: configured[EVENT_BRIDGE]} if EVENT_BRIDGE in configured else {}
     return {**events, **{name: entries for name, entries in kept.items() if entries}}
 
 
-def overlaps(configured: Configuration, wanted: Wanted) -> list[Entry]:
+def overlaps(configured: Configuration, wanted: WantedNotifications) -> list[Entry]:
     """Return other configurations with overlapping prefix and suffix: S3 refuses such a configuration as a whole."""
     ours = [_filters(each)[0] for each in wanted.entries()]
     return [
@@ -162,7 +167,7 @@ def services_of(statement: Mapping[str, Any]) -> list[str]:
     return named if isinstance(named, list) else [named]
 
 
-class Bucket:
+class ExistingBucket:
     """The stack's existing bucket, and who owns it."""
 
     def __init__(self, deployment: Deployment, profile: str | None) -> None:
@@ -178,7 +183,7 @@ class Bucket:
     def without(self, before: Mapping[str, Any]) -> dict[str, Any]:
         """Return the whole configuration without the stack's notifications; raises RequestError."""
         self._s3_sends()
-        return without_messages(before, Wanted(stack=self.deployment.stack, queue=self.queue))
+        return without_messages(before, WantedNotifications(stack=self.deployment.stack, queue=self.queue))
 
     def announcing(self, before: Mapping[str, Any], prefixes: Sequence[str], *, events: bool) -> dict[str, Any]:
         """Return the configuration with the stack's notifications; ``events`` keeps EventBridge. RequestError."""
@@ -188,7 +193,7 @@ class Bucket:
                 f"the queue of stack {stack} takes no messages of S3",
                 "Deploy it with -c profile_notifications=queue, or ProfileNotifications=queue, before.",
             )
-        wanted = Wanted(stack=stack, queue=self.queue, prefixes=tuple(prefixes))
+        wanted = WantedNotifications(stack=stack, queue=self.queue, prefixes=tuple(prefixes))
         if others := overlaps(before, wanted):
             to = "; ".join(f"{sent} of {keys} to {target}" for target, sent, keys in others)
             raise RequestError(
@@ -239,7 +244,12 @@ class Bucket:
 
 
 def change_result(
-    bucket: Bucket, before: dict[str, Any], after: dict[str, Any], *, written: bool = False, refused: bool = False
+    bucket: ExistingBucket,
+    before: dict[str, Any],
+    after: dict[str, Any],
+    *,
+    written: bool = False,
+    refused: bool = False,
 ) -> CommandResult:
     """Return a change; one that a person ``refused`` to have written was shown before."""
     entries: list[Block] = [Line("Nothing was written.")] if refused else change_blocks(bucket, before, after)
@@ -265,10 +275,10 @@ def change_result(
     return CommandResult(document=document, blocks=entries, notes=[note] if note and not refused else [])
 
 
-def change_blocks(bucket: Bucket, before: Mapping[str, Any], after: Mapping[str, Any]) -> list[Block]:
+def change_blocks(bucket: ExistingBucket, before: Mapping[str, Any], after: Mapping[str, Any]) -> list[Block]:
     """Return each configuration, and whether it is kept, removed or added."""
     old, new = listed(before), listed(after)
     changes = [("kept" if each in new else "removed", each) for each in old]
     changes += [("added", each) for each in new if each not in old]
     rows = [(Cell(change, _STYLES[change]), *each) for change, each in changes]
-    return [Facts([("bucket", bucket.name), ("queue", bucket.queue)]), Grid(_COLUMNS, rows)]
+    return [TerminalFacts([("bucket", bucket.name), ("queue", bucket.queue)]), Grid(_COLUMNS, rows)]

@@ -6,7 +6,17 @@ from concurrent.futures import ThreadPoolExecutor
 from itertools import islice
 from typing import Any
 
-from trainguard.cli.output.rendering import Block, Cell, Column, Facts, Line, Shown, heading, severity_cell, table
+from trainguard.cli.output.rendering import (
+    Block,
+    Cell,
+    Line,
+    Shown,
+    TerminalColumn,
+    TerminalFacts,
+    heading,
+    severity_cell,
+    table,
+)
 from trainguard.cli.output.result import CommandResult
 from trainguard.cli.output.rows import age, has_fired, iso, report_row, ringing, time_text
 from trainguard.cli.services.deployment import Stores
@@ -92,10 +102,10 @@ def configuration_blocks(record: JobRecord, rule: str | None = None) -> list[Blo
         blocks.append(Line(f"{others} {which}: `trainguard status` of the job shows them.", indent=2))
     if record.rules_elsewhere:
         blocks.append(heading("Configured rules that are not evaluated here"))
-        blocks.append(Facts(sorted(record.rules_elsewhere.items())))
+        blocks.append(TerminalFacts(sorted(record.rules_elsewhere.items())))
     if record.rule_places and rule is None:
         blocks.append(heading("Places that rule configurations name for their reports; nothing is written there"))
-        blocks.append(Facts(sorted(record.rule_places.items())))
+        blocks.append(TerminalFacts(sorted(record.rule_places.items())))
     return blocks
 
 
@@ -195,7 +205,7 @@ def jobs_result(
     notes = [] if shown else ["No job matches."]
     if more:
         notes.append(f"Only the newest {limit:,} are shown: pass --limit for more.")
-    when = {Column("started", drops=1): _started, Column("ran", right=True, drops=2): _ran}
+    when = {TerminalColumn("started", drops=1): _started, TerminalColumn("ran", right=True, drops=2): _ran}
     return CommandResult(
         document={"generated_at": iso(now), "jobs": shown, "more": more},
         blocks=_grid(shown, when, "finding and verdict"),
@@ -204,14 +214,14 @@ def jobs_result(
     )
 
 
-def _grid(lines: Sequence[JobLine], when: Mapping[Column, Callable[[JobLine], str]], found: str) -> list[Block]:
-    cells: Mapping[Column, Callable[[JobLine], Shown]] = {
-        Column("job", folds=True): lambda line: line["job"],
-        Column("status"): lambda line: status_of_job(line["status"], active=line["active"]),
-        Column("instance", drops=3): lambda line: instances(line["instance_type"], line["instance_count"]),
+def _grid(lines: Sequence[JobLine], when: Mapping[TerminalColumn, Callable[[JobLine], str]], found: str) -> list[Block]:
+    cells: Mapping[TerminalColumn, Callable[[JobLine], Shown]] = {
+        TerminalColumn("job", folds=True): lambda line: line["job"],
+        TerminalColumn("status"): lambda line: status_of_job(line["status"], active=line["active"]),
+        TerminalColumn("instance", drops=3): lambda line: instances(line["instance_type"], line["instance_count"]),
         **when,
-        Column("severity"): lambda line: severity_cell(line["severity"]),
-        Column(found, folds=True): _finding_text,
+        TerminalColumn("severity"): lambda line: severity_cell(line["severity"]),
+        TerminalColumn(found, folds=True): _finding_text,
     }
     return [table(lines, cells)] if lines else []
 
@@ -235,7 +245,10 @@ def active_result(stores: Stores, *, now: float) -> CommandResult:
         at = newest[line["job"]]
         return f"{age(at, now)} ago" if at is not None else ""
 
-    when = {Column("running", right=True, drops=2): _ran, Column("evaluated", right=True, drops=1): evaluated}
+    when = {
+        TerminalColumn("running", right=True, drops=2): _ran,
+        TerminalColumn("evaluated", right=True, drops=1): evaluated,
+    }
     return CommandResult(
         document={"generated_at": iso(now), "jobs": lines},
         blocks=_grid(lines, when, "what fires"),

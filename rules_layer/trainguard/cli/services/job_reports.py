@@ -6,7 +6,7 @@ from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Literal
 
 from trainguard.cli.options import Where
-from trainguard.cli.output.progress import Progress
+from trainguard.cli.output.progress import ProgressBar
 from trainguard.cli.services.deployment import Deployment, Target, clients_for, connect_for, job_in_stack, job_place
 from trainguard.core.errors import ProfileSourceError, RequestError
 from trainguard.core.records import JOB_NODE, JobRecord
@@ -42,7 +42,7 @@ class Drawn:
 
 
 def drawn_job(
-    target: Target, found: FoundRuns | None, where: Where, settings: GivenSettings, progress: Progress
+    target: Target, found: FoundRuns | None, where: Where, settings: GivenSettings, progress: ProgressBar
 ) -> Drawn:
     """Return a job's report; ``found`` is what was found at a place, else it is looked for.
 
@@ -54,7 +54,7 @@ def drawn_job(
     return _of_place(target, found.open_one(target.text), settings, progress)
 
 
-def _of_place(place: Target, profile: Profile, settings: GivenSettings, progress: Progress) -> Drawn:
+def _of_place(place: Target, profile: Profile, settings: GivenSettings, progress: ProgressBar) -> Drawn:
     name = profile.root.job
     job, job_notes = described_job(profile.source, settings.job(name))
     done = evaluated_profile(profile, job, FAMILIES.plan(job, prices=settings.prices), progress)
@@ -73,7 +73,7 @@ def _of_place(place: Target, profile: Profile, settings: GivenSettings, progress
 
 
 def stored_report(
-    name: str, deployment: Deployment, settings: GivenSettings, progress: Progress | None
+    name: str, deployment: Deployment, settings: GivenSettings, progress: ProgressBar | None
 ) -> tuple[JobRecord, BuiltReport | None, list[str]]:
     """Return a job of the stack, the report of its stored state, None without such, and what it is without.
 
@@ -99,7 +99,7 @@ def stored_report(
     return job, build_report(job, records, now=time.time(), plan=plan, digests=digests, missing=missing), missing
 
 
-def _of_job(name: str, deployment: Deployment, settings: GivenSettings, progress: Progress) -> Drawn:
+def _of_job(name: str, deployment: Deployment, settings: GivenSettings, progress: ProgressBar) -> Drawn:
     """Return the report of a job of the stack; its profile is judged again where its state has expired."""
     job, built, missing = stored_report(name, deployment, settings, progress)
     if built is not None:

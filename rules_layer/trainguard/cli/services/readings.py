@@ -31,7 +31,7 @@ if TYPE_CHECKING:
 
 
 @dataclass(frozen=True, slots=True)
-class Reading:
+class SourceReading:
     """What was read at a source, and its verdict."""
 
     source: str
@@ -39,7 +39,7 @@ class Reading:
     verdict: AgentVerdict
 
 
-def read(source: str, where: Where, settings: GivenSettings, *, timelines: bool) -> Reading:
+def read(source: str, where: Where, settings: GivenSettings, *, timelines: bool) -> SourceReading:
     """Read and judge a source; without a run in it, its kernel traces, hang dumps or tables of operations.
 
     Raises as `target_of`, `find_runs` and `connect` do; NoProfileError where none of it is there.
@@ -55,24 +55,24 @@ def read(source: str, where: Where, settings: GivenSettings, *, timelines: bool)
     judged, done = evaluated(settings, profile, timelines=timelines)
     word = verdict_of(judged.job, judged.rows, now=time.time(), prices=settings.prices)
     report = report_of(done).report
-    return Reading(source, report, of_report(report, word))
+    return SourceReading(source, report, of_report(report, word))
 
 
-def _of_files(source: str, place: str, clients: "Clients | None", none: NoProfileError) -> Reading:
+def _of_files(source: str, place: str, clients: "Clients | None", none: NoProfileError) -> SourceReading:
     with suppress(KernelTraceError):
         profiles = profiles_of(open_traces(place, clients))
-        return Reading(source, profiles, of_kernels(profiles))
+        return SourceReading(source, profiles, of_kernels(profiles))
     with suppress(RemedyError):
         hang = judge_hang(place, clients)
-        return Reading(source, hang, of_hang(source, hang))
+        return SourceReading(source, hang, of_hang(source, hang))
     try:
         stragglers = judge_stragglers(place, None, clients)
     except RemedyError:
         raise none from None
-    return Reading(source, stragglers, of_stragglers(source, stragglers))
+    return SourceReading(source, stragglers, of_stragglers(source, stragglers))
 
 
-def _of_job(target: Target, where: Where, settings: GivenSettings, *, timelines: bool) -> Reading:
+def _of_job(target: Target, where: Where, settings: GivenSettings, *, timelines: bool) -> SourceReading:
     """Judge a job of the stack from its stored state; the profile is read for time lines alone."""
     deployment, now = connect_for(target, where), time.time()
     progress = stderr_progress(shown=False) if timelines else None
@@ -82,4 +82,4 @@ def _of_job(target: Target, where: Where, settings: GivenSettings, *, timelines:
         raise RequestError(f"the state of job {target.text} has expired, or was not written yet", remedy)
     jobs, rows = deployment.stores.jobs, deployment.stores.rows
     word = job_verdict(jobs, rows, target.text, now=now, prices=settings.prices)
-    return Reading(target.text, built.report, of_report(built.report, word))
+    return SourceReading(target.text, built.report, of_report(built.report, word))

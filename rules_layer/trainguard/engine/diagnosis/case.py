@@ -16,7 +16,7 @@ from trainguard.engine.streams.session import Gap
 from trainguard.engine.verdicts.episodes import FiringHistory
 from trainguard.engine.verdicts.findings import RankedFinding, severity_of
 from trainguard.engine.verdicts.ranking import rank_findings
-from trainguard.engine.verdicts.verdict import Fire, Verdict, ends_episode, final, shown_status
+from trainguard.engine.verdicts.verdict import Fire, RuleOutcome, ends_episode, final, shown_status
 from trainguard.ledger.bucket import Bucket
 from trainguard.ledger.document import LedgerEntry
 from trainguard.ledger.job import Ledger
@@ -33,9 +33,9 @@ def unit_verdicts(streams: JobStreams) -> UnitVerdicts:
 
 def job_verdicts(
     job: JobRecord, plan: RulePlan, streams: JobStreams, *, moment: JobMoment
-) -> tuple[list[Verdict], list[Fire]]:
+) -> tuple[list[RuleOutcome], list[Fire]]:
     """Return the job's verdict of every rule, and the job-wide fires; moves the episodes in ``streams.state``."""
-    verdicts: list[Verdict] = []
+    verdicts: list[RuleOutcome] = []
     fires: list[Fire] = []
     for family in streams.families.values():
         of_family, begun = family.judge(job, plan, streams.state, moment)
@@ -45,13 +45,13 @@ def job_verdicts(
         verdicts = [final(verdict, streams.watermark_s) for verdict in verdicts]
     known = {verdict.rule for verdict in verdicts} | {PROFILER_REPORT}
     verdicts.extend(
-        Verdict(name, RuleResult(Status.ERROR, str(fault)), FiringHistory())
+        RuleOutcome(name, RuleResult(Status.ERROR, str(fault)), FiringHistory())
         for name, fault in plan.faults.items()
         if name not in known
     )
     invoked = ", ".join(rule.name for rule in plan.rules_of(FIRST_FAMILY))
     verdicts.extend(
-        Verdict(name, RuleResult(Status.DISABLED, f"rule_to_invoke is {invoked}."), FiringHistory())
+        RuleOutcome(name, RuleResult(Status.DISABLED, f"rule_to_invoke is {invoked}."), FiringHistory())
         for name in plan.disabled
         if name not in plan.faults
     )
@@ -85,13 +85,13 @@ def ledger_of(job: JobRecord, plan: RulePlan, streams: JobStreams) -> Ledger:
 
 
 @dataclass(frozen=True)
-class Case:
+class JobCase:
     """A job, its streams, its verdicts, and the paid time; ``ledger_once`` makes the ledger when first asked."""
 
     job: JobRecord
     plan: RulePlan
     streams: JobStreams
-    verdicts: Sequence[Verdict]
+    verdicts: Sequence[RuleOutcome]
     paid_time: PaidTime
     ledger_once: Callable[[], Ledger]
 
@@ -114,17 +114,17 @@ class Case:
     def ended(self) -> bool:
         return self.final or self.job.status.is_final
 
-    def verdict_of(self, rule: str) -> Verdict | None:
+    def verdict_of(self, rule: str) -> RuleOutcome | None:
         return next((verdict for verdict in self.verdicts if verdict.rule == rule), None)
 
 
 def case_of(
     job: JobRecord, plan: RulePlan, streams: JobStreams, *, now: float | None = None
-) -> tuple[Case, list[Fire]]:
+) -> tuple[JobCase, list[Fire]]:
     """Judge a job at ``now``, epoch seconds or None; return its case and fires. Moves episodes in ``streams``."""
     ledger = cache(lambda: ledger_of(job, plan, streams))
     verdicts, fires = job_verdicts(job, plan, streams, moment=JobMoment(streams.closed, now, ledger))
-    return Case(job, plan, streams, tuple(verdicts), paid_time_of(job, plan, streams), ledger), fires
+    return JobCase(job, plan, streams, tuple(verdicts), paid_time_of(job, plan, streams), ledger), fires
 
 
 # From this share of the paid time on, lost time is worth a reason.
@@ -132,7 +132,7 @@ SIZEABLE_SHARE = 0.15
 
 UNREAD_OBJECTS = "bad_objects"
 # Counters of what could not be read. A lost object of samples is known by their times, and is a gap.
-UNREAD_PARTS = ("unread_parts", "bad_rows", "bad_cells")
+UNREAD_PART_COUNTERS = ("unread_parts", "bad_rows", "bad_cells")
 
 # The counter of accelerators whose metrics are recorded and not read.
 NOT_JUDGED_DEVICES = "devices_not_judged"
@@ -150,7 +150,7 @@ _PENDING = frozenset({Status.WARMING_UP, Status.WAITING_FOR_DATA})
 
 
 @dataclass(frozen=True, slots=True)
-class Judged:
+class JudgedRules:
     """Rules by whether they judged; ``devices`` are accelerators of which no metric is read.
 
     ``uncertain`` counts losses and scores whose curve may mix several writers, ``runs`` those beside the one judged.
@@ -179,7 +179,7 @@ class Judged:
         return self.profiled or LEARNING in self.judged
 
 
-def judged_of(case: Case) -> Judged:
+def judged_of(case: JobCase) -> JudgedRules:
     """Sort the rules of a job by whether they could judge it; without those that only inform."""
     by_status: dict[Status, list[str]] = {status: [] for status in Status}
     for verdict in case.verdicts:
@@ -189,7 +189,7 @@ def judged_of(case: Case) -> Judged:
     pending = [rule for status in Status if status in _PENDING for rule in by_status[status]]
     partly = [verdict.rule for verdict in case.verdicts if verdict.rule in decided and verdict.waiting_nodes]
     silent = [*pending, *by_status[Status.DISABLED], *partly]
-    return Judged(
+    return JudgedRules(
         judged=tuple(decided),
         failed=tuple(by_status[Status.ERROR]),
         pending=tuple(pending),
@@ -199,7 +199,7 @@ def judged_of(case: Case) -> Judged:
         vetoes=tuple(rule for rule in silent if not decided or _could_find(rule, case)),
         gaps=tuple(gap for family in case.streams.families.values() for gap in family.gaps(case.job)),
         unread=_counted(case, UNREAD_OBJECTS),
-        unread_parts=sum(_counted(case, name) for name in UNREAD_PARTS),
+        unread_parts=sum(_counted(case, name) for name in UNREAD_PART_COUNTERS),
         profiled=_profiled(case, decided),
         devices=_counted(case, NOT_JUDGED_DEVICES),
         uncertain=_counted(case, UNCERTAIN_SERIES),
@@ -207,19 +207,19 @@ def judged_of(case: Case) -> Judged:
     )
 
 
-def _profiled(case: Case, decided: Sequence[str]) -> bool:
+def _profiled(case: JobCase, decided: Sequence[str]) -> bool:
     if any(node.gpu_lost_s for node in case.ledger.nodes):
         return True
     return bool(case.ledger.left_out) and any(spec_of(rule).symptom == LOW_GPUS for rule in decided)
 
 
-def _counted(case: Case, name: str) -> int:
+def _counted(case: JobCase, name: str) -> int:
     records = case.streams.records.items()
     of_times = "system" if name == UNREAD_OBJECTS else None
     return sum(record.counters.get(name, 0) for key, record in records if key.stream != of_times)
 
 
-def _could_find(rule: str, case: Case) -> bool:
+def _could_find(rule: str, case: JobCase) -> bool:
     """Whether a rule that has not judged could have found something on this job."""
     verdict = case.verdict_of(rule)
     if verdict is not None and case.ended and verdict.result.needs_longer:
@@ -247,7 +247,7 @@ class Diagnosis:
     level: Level
     root: RankedFinding | None
     causes: tuple[RankedFinding, ...]
-    judged: Judged
+    judged: JudgedRules
     ledger: tuple[LedgerEntry, ...]
     busy_share: float | None
     lost_share: float | None
@@ -263,7 +263,7 @@ class Diagnosis:
         return next((entry.share for entry in self.ledger if entry.bucket is bucket), 0.0)
 
 
-def diagnose(case: Case) -> Diagnosis:
+def diagnose(case: JobCase) -> Diagnosis:
     findings = case.findings
     root = findings[0] if findings else None
     by_rule: dict[str | None, RankedFinding] = {each.rule: each for each in findings}
@@ -289,7 +289,7 @@ def diagnose(case: Case) -> Diagnosis:
     )
 
 
-def _level(case: Case, judged: Judged, causes: tuple[RankedFinding, ...], unexplained: float) -> Level:
+def _level(case: JobCase, judged: JudgedRules, causes: tuple[RankedFinding, ...], unexplained: float) -> Level:
     if not causes:
         if not judged.judged or not judged.complete:
             return "unknown"
@@ -308,7 +308,7 @@ def _level(case: Case, judged: Judged, causes: tuple[RankedFinding, ...], unexpl
 class Assessment:
     """Job-wide ``fires``, ``follow_ups``, and the numbers of the episodes that ``ended``, by rule."""
 
-    case: Case
+    case: JobCase
     fires: tuple[Fire, ...]
     follow_ups: tuple[OutboxEntry, ...]
     ended: Mapping[str, int]
@@ -331,7 +331,7 @@ def assess(job: JobRecord, plan: RulePlan, streams: JobStreams, *, now: float | 
     )
 
 
-def ended_episodes(verdicts: Sequence[Verdict], state: JobState, episodes: Mapping[str, int]) -> dict[str, int]:
+def ended_episodes(verdicts: Sequence[RuleOutcome], state: JobState, episodes: Mapping[str, int]) -> dict[str, int]:
     """Return the numbers of the job's current episodes that have ended, by rule.
 
     An alerted episode also ends when a notification said that it is over and its condition is back: then a scheduler

@@ -5,11 +5,11 @@ from dataclasses import replace
 
 from trainguard.core.errors import PortUnavailableError
 from trainguard.core.ports import Services
-from trainguard.core.records import JobRecord, NodeRecord, StreamKey
+from trainguard.core.records import JobRecord, StreamKey, StreamRecord
 from trainguard.engine.outbox import name_of_execution
 from trainguard.engine.streams.job_streams import JobState
 from trainguard.engine.streams.session import state_of
-from trainguard.engine.verdicts.verdict import Verdict
+from trainguard.engine.verdicts.verdict import RuleOutcome
 from trainguard.hangs.files import HangFile, kept_hang, listed_files, version_of
 from trainguard.rules.hung_job.rule import HungJob
 from trainguard.rules.hung_job.text import HungKind
@@ -28,7 +28,7 @@ MOST_ASKED = 24
 
 
 def known_hang_of(
-    job: JobRecord, verdict: Verdict | None, state: JobState, services: Services, *, now: float
+    job: JobRecord, verdict: RuleOutcome | None, state: JobState, services: Services, *, now: float
 ) -> KnownHang | None:
     """Return what is known of the files of a job that stands still, or has ended; asks for what is not known yet.
 
@@ -51,9 +51,9 @@ def known_hang_of(
     return state.hang if kept is None else kept
 
 
-def with_hang(job: JobRecord, records: Sequence[NodeRecord], hang: KnownHang) -> list[NodeRecord]:
+def with_hang(job: JobRecord, records: Sequence[StreamRecord], hang: KnownHang) -> list[StreamRecord]:
     """Return a job's items with what is known of its dumps; raises StateCodecError when its own cannot be decoded."""
-    own = next((each for each in records if each.key.is_own), NodeRecord(StreamKey.own(job.job)))
+    own = next((each for each in records if each.key.is_own), StreamRecord(StreamKey.own(job.job)))
     state = state_of(own, JobState)
     state.hang = hang
     others = [each for each in records if not each.key.is_own]

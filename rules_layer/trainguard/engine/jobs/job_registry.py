@@ -20,7 +20,7 @@ from trainguard.core.ports import (
     TrainingJobDescription,
     TrainingJobs,
 )
-from trainguard.core.records import OUTSIDE_ARN, AlertKind, JobRecord, JobStatus, NodeRecord, OutboxEntry, StreamKey
+from trainguard.core.records import OUTSIDE_ARN, AlertKind, JobRecord, JobStatus, OutboxEntry, StreamKey, StreamRecord
 from trainguard.core.stores import Bookkeeping, Jobs
 from trainguard.core.text import one_line
 from trainguard.engine.family import Families
@@ -43,7 +43,7 @@ LEFT_OUT = "streams_left_out"
 _NAMED = re.compile(r"algo-([1-9][0-9]{0,5})")
 
 
-def check_stream(job: JobRecord, record: NodeRecord, jobs: Jobs) -> None:
+def check_stream(job: JobRecord, record: StreamRecord, jobs: Jobs) -> None:
     """Admit the stream of an item; raises TooManyNamesError for a new one beyond the job's limit."""
     if record.version or record.key.is_own or is_named(job, record.key):
         return
@@ -56,7 +56,7 @@ def check_stream(job: JobRecord, record: NodeRecord, jobs: Jobs) -> None:
 
 def check_new_job(bookkeeping: Bookkeeping, now: float) -> None:
     """Admit a name that objects brought, at ``now`` (epoch seconds); raises TooManyNamesError beyond the limit."""
-    if not bookkeeping.meet(now, MOST_NEW_JOBS):
+    if not bookkeeping.admit(now, MOST_NEW_JOBS):
         raise TooManyNamesError("new names of jobs", MOST_NEW_JOBS, "within an hour")
 
 
@@ -133,7 +133,7 @@ class JobRegistry:
         if is_outside and (known.bucket, known.prefix) != (bucket, root.prefix):
             why = f"s3://{bucket}/{root.folder} is its place, not s3://{known.bucket}/{known.root.folder}"
             return self._register_again(known, description, bucket=bucket, root=root, why=why)
-        return self.recognise(known, description)
+        return self.adopt(known, description)
 
     def register(self, description: TrainingJobDescription | None, *, bucket: str, root: ProfileRoot) -> JobRecord:
         """Create the job's item and notify once of faults in its settings; return the stored item."""
@@ -142,9 +142,9 @@ class JobRegistry:
             record = replace(record, active=False, expires_at=expiry(None, self.now()))
         self._give_notice(record, description)
         # An evaluator that asked before SageMaker knew the job may have been first.
-        return self._noted(self.recognise(self.services.jobs.register(record), description))
+        return self._noted(self.adopt(self.services.jobs.register(record), description))
 
-    def recognise(self, known: JobRecord, description: TrainingJobDescription | None) -> JobRecord:
+    def adopt(self, known: JobRecord, description: TrainingJobDescription | None) -> JobRecord:
         """Return the job's item, a new one if SageMaker did not know the job and now does.
 
         ``description`` must be of a job whose profile lies in the bucket of ``known``. Nothing that was computed before
@@ -166,7 +166,7 @@ class JobRegistry:
         record = replace(record, generation=known.generation + 1)
         self._give_notice(record, description)
         self.services.journal.count("jobs_recognised", job=known.job, reason=why)
-        return self._noted(self.services.jobs.recognise(record))
+        return self._noted(self.services.jobs.adopt(record))
 
     def _give_notice(self, record: JobRecord, description: TrainingJobDescription | None) -> None:
         """Notify of faults in a job's settings before the item is written: a repeated start is refused by its name."""

@@ -13,15 +13,15 @@ from trainguard.core.brakes import Brake
 from trainguard.core.errors import StateConflictError
 from trainguard.core.finding import Finding
 from trainguard.core.layout import ProfileRoot
-from trainguard.core.ports import Journal, NodeTask, ReadableObjects, Services, TrainingJobDescription
-from trainguard.core.records import JobRecord, NodeRecord, RuleRow, Status, StreamKey
+from trainguard.core.ports import Journal, ReadableObjects, Services, StreamTask, TrainingJobDescription
+from trainguard.core.records import JobRecord, RuleRow, Status, StreamKey, StreamRecord
 from trainguard.core.stores import Jobs, NodeStates
 from trainguard.core.text import LONGEST_SENTENCE, one_line
 from trainguard.core.timestamps import iso_time
 from trainguard.engine.family import Families
 from trainguard.engine.jobs.job_description import as_open, is_another, lies_elsewhere, profile_place, with_description
 from trainguard.engine.jobs.job_registry import JobRegistry
-from trainguard.engine.streams.session import SILENT_S, expiry
+from trainguard.engine.streams.session import STREAM_SILENT_S, expiry
 from trainguard.rules.profiler_report import PROFILER_REPORT
 
 # Streams of which none has answered are asked to close again.
@@ -34,7 +34,7 @@ LAST_READ_S = 240.0
 MOST_ASKS = 8
 
 
-def begin_close(job: JobRecord, registry: JobRegistry) -> JobRecord:
+def request_close(job: JobRecord, registry: JobRegistry) -> JobRecord:
     """Mark the job as closing and send each of its streams a task, unless that was done just now; safe to repeat."""
     closing, now = replace(job, closing=True), registry.now()
     registry.services.jobs.update_status(closing)
@@ -62,8 +62,8 @@ def _is_over(job: JobRecord, now: float) -> bool:
     return now - job.close_asked_at >= ASK_AGAIN_S * 2.0 ** (job.close_asks - 1)
 
 
-def close_task(job: JobRecord, key: StreamKey) -> NodeTask:
-    return NodeTask(job=key.job, node=key.node, stream=key.stream, action="close", generation=job.generation)
+def close_task(job: JobRecord, key: StreamKey) -> StreamTask:
+    return StreamTask(job=key.job, node=key.node, stream=key.stream, action="close", generation=job.generation)
 
 
 def reopen(job: JobRecord, *, jobs: Jobs, nodes: NodeStates) -> JobRecord:
@@ -98,7 +98,7 @@ def are_all_silent(objects: ReadableObjects, bucket: str, root: ProfileRoot, now
     return found
 
 
-def follow(job: str, bucket: str, registry: JobRegistry) -> JobRecord | None:
+def follow_sagemaker(job: str, bucket: str, registry: JobRegistry) -> JobRecord | None:
     """Bring the job's item up to date, and close its streams when it has ended; None for a foreign job."""
     description = registry.services.training_jobs.describe(job)
     if description is None:
@@ -113,7 +113,7 @@ def follow(job: str, bucket: str, registry: JobRegistry) -> JobRecord | None:
         registry.services.journal.count("names_given_again", job=job, reason=reason)
     current = with_description(known, description)
     if current.status.is_final and current.active:
-        return begin_close(current, registry)
+        return request_close(current, registry)
     if current != known:
         registry.services.jobs.update_status(current)
     return current
@@ -128,9 +128,9 @@ def _known(description: TrainingJobDescription, bucket: str, registry: JobRegist
             return None
         return registry.register(description, bucket=bucket, root=place[1])
     if not stored.is_outside or not lies_elsewhere(description, stored.bucket):
-        return registry.recognise(stored, description)
+        return registry.adopt(stored, description)
     if stored.active:
-        begin_close(stored, registry)
+        request_close(stored, registry)
     return None
 
 
@@ -159,12 +159,12 @@ def clear_stale_state(job: JobRecord, services: Services, families: Families, *,
         services.jobs.update_status(replace(job, active=False, expires_at=expires_at))
 
 
-def _clear(job: JobRecord, record: NodeRecord, services: Services, families: Families, expires_at: int) -> None:
+def _clear(job: JobRecord, record: StreamRecord, services: Services, families: Families, expires_at: int) -> None:
     family = families.get(record.key.family)
     if family is not None:
         rules = family.unit_rules(record.key.stream)
         services.rows.publish(_rows(job, record.key.node, rules, expires_at))
-    empty = NodeRecord(record.key, version=record.version, closed=True, expires_at=expires_at)
+    empty = StreamRecord(record.key, version=record.version, closed=True, expires_at=expires_at)
     try:
         services.nodes.save(replace(empty, generation=record.generation))
     except StateConflictError:
@@ -188,7 +188,7 @@ def _rows(job: JobRecord, node: str | None, rules: Iterable[str], expires_at: in
 _KEPT = frozenset({Status.FIRED, Status.ERROR})
 
 
-def hold(job: JobRecord, brake: Brake, services: Services) -> None:
+def pause(job: JobRecord, brake: Brake, services: Services) -> None:
     """Say in the job's item, and in its row for people, that it is not evaluated; safe to repeat."""
     why = one_line(f"Not evaluated since {brake.since}, by an operator's {brake.words}", LONGEST_SENTENCE)
     if job.braked != why:
@@ -196,7 +196,7 @@ def hold(job: JobRecord, brake: Brake, services: Services) -> None:
         _say(job, why, services)
 
 
-def let_go(job: JobRecord, services: Services, now: float) -> list[NodeTask]:
+def resume(job: JobRecord, services: Services, now: float) -> list[StreamTask]:
     """Say that a job is evaluated again; return a task for each open stream, to apply what came in the meantime."""
     services.jobs.set_braked(job.job, None)
     if job.closing:
@@ -204,7 +204,7 @@ def let_go(job: JobRecord, services: Services, now: float) -> list[NodeTask]:
     _say(job, f"Evaluated again since {iso_time(now)}: what was recorded in the meantime is judged now.", services)
     services.jobs.set_fast_polling(job.job, polled_fast=True)
     return [
-        NodeTask(record.key.job, record.key.node, record.key.stream, "flush", now - SILENT_S, job.generation)
+        StreamTask(record.key.job, record.key.node, record.key.stream, "flush", now - STREAM_SILENT_S, job.generation)
         for record in services.nodes.of_job(job.job)
         if not (record.key.is_own or record.closed) and record.generation == job.generation
     ]

@@ -14,17 +14,25 @@ from trainguard.core.errors import ObjectMissingError, TelemetryFormatError
 from trainguard.core.job_policy import MOST_CAPTURE_EXECUTIONS
 from trainguard.core.layout import ProfileRoot
 from trainguard.core.ports import ListedObject
-from trainguard.core.records import JobRecord, NodeRecord
+from trainguard.core.records import JobRecord, StreamRecord
 from trainguard.core.units import counted
 from trainguard.engine.family import Family, ObjectEvents, ObjectSource
 from trainguard.engine.outbox import name_of_execution
 from trainguard.engine.plan import RulePlan
 from trainguard.engine.streams.job_streams import FamilyStreams, FamilyVerdicts, JobMoment, JobState
 from trainguard.engine.streams.rule_runner import Evaluate
-from trainguard.engine.streams.session import SILENT_S, Announced, Applied, Session, Stream, StreamState, state_of
+from trainguard.engine.streams.session import (
+    STREAM_SILENT_S,
+    Announced,
+    Applied,
+    Session,
+    Stream,
+    StreamState,
+    state_of,
+)
 from trainguard.engine.verdicts.verdict import Fire, combine
 from trainguard.kernels.captures import keys
-from trainguard.kernels.captures.keys import KERNELS, Capture, TraceKey, captures_at, listed_folder, verdict_key
+from trainguard.kernels.captures.keys import KERNELS, Capture, CaptureTraceKey, captures_at, listed_folder, verdict_key
 from trainguard.kernels.memory.names import JSON_ENDINGS, SNAPSHOT_ENDINGS
 from trainguard.kernels.rules.registry import KERNEL_RULES
 from trainguard.kernels.rules.rule import KernelRule
@@ -120,7 +128,7 @@ _MICROSECONDS = 1_000_000
 
 
 class CaptureSession(Session[CaptureStream]):
-    def __init__(self, record: NodeRecord, source: ObjectSource, plan: RulePlan) -> None:
+    def __init__(self, record: StreamRecord, source: ObjectSource, plan: RulePlan) -> None:
         state = state_of(record, CaptureState)
         super().__init__(record, source.get, CaptureStream(record.key.node, state, plan))
         self._source = source
@@ -130,7 +138,7 @@ class CaptureSession(Session[CaptureStream]):
     def announce(self, messages: Sequence[Announced]) -> None:
         state = self.stream.state
         for message in messages:
-            if not isinstance(message.parsed, TraceKey):
+            if not isinstance(message.parsed, CaptureTraceKey):
                 continue
             folder = message.parsed.folder
             folders, others = state.folders, state.snapshot_folders
@@ -151,7 +159,7 @@ class CaptureSession(Session[CaptureStream]):
         listed = self._listed()
         captures = self._captures(listed, math.inf)
         newest_s = max((each.newest_at for each in captures), default=0.0)
-        now = newest_s if modified_before is None else modified_before + SILENT_S
+        now = newest_s if modified_before is None else modified_before + STREAM_SILENT_S
         if state.run is not None:
             yield from self._answered(state.run, now)
         settled = captures if drain else self._captures(listed, modified_before or 0.0)
@@ -189,7 +197,7 @@ class CaptureSession(Session[CaptureStream]):
             payload |= {"snapshots": self.stream.state.snapshot_folders, "before": run.before}
         return ((run.name, payload),)
 
-    def to_record(self, *, closed: bool) -> NodeRecord:
+    def to_record(self, *, closed: bool) -> StreamRecord:
         state = self.stream.state
         cursors = {
             "captures": state.captures or None,
@@ -364,14 +372,14 @@ class KernelFamily(Family):
     def written(self) -> Sequence[str]:
         return keys.TRACE_READS
 
-    def parse_below(self, key: str, known: Callable[[str], ProfileRoot | None]) -> keys.TraceKey | None:
+    def parse_below(self, key: str, known: Callable[[str], ProfileRoot | None]) -> keys.CaptureTraceKey | None:
         root = known(key) if keys.is_named(key) else None
         return None if root is None else keys.match_below(key, root)
 
-    def open_session(self, record: NodeRecord, source: ObjectSource, plan: RulePlan) -> CaptureSession:
+    def open_session(self, record: StreamRecord, source: ObjectSource, plan: RulePlan) -> CaptureSession:
         return CaptureSession(record, source, plan)
 
-    def open_stream(self, record: NodeRecord, plan: RulePlan) -> CaptureStream:
+    def open_stream(self, record: StreamRecord, plan: RulePlan) -> CaptureStream:
         return CaptureStream(record.key.node, state_of(record, CaptureState), plan)
 
 

@@ -15,7 +15,7 @@ from trainguard.core.records import Status
 from trainguard.engine.plan import RulePlan
 from trainguard.engine.profiler.framework_session import FrameworkStream
 from trainguard.engine.profiler.system_stream import SystemStream
-from trainguard.engine.verdicts.verdict import Verdict
+from trainguard.engine.verdicts.verdict import RuleOutcome
 from trainguard.rules.bottlenecks.rule import BottleneckRule
 from trainguard.rules.bottlenecks.state import BottleneckState, MinuteCount
 from trainguard.rules.bottlenecks.text import BottleneckDetails, ComparedClass, ComparedMinutes, ComparedPhase
@@ -31,7 +31,7 @@ NAMED_FROM_PERCENT = 10.0
 
 REPORTED_PHASES = 16
 Row = TypeVar("Row", ComparedClass, ComparedPhase)
-NodeVerdicts = Mapping[str, dict[str, Verdict]]
+NodeVerdicts = Mapping[str, dict[str, RuleOutcome]]
 
 
 class Correlation:
@@ -45,7 +45,7 @@ class Correlation:
         self._counts: dict[str, dict[str, Sequence[MinuteCount]]] = {}
         self._compared: dict[str, dict[str, ComparedMinutes]] = {}
 
-    def note_system(self, stream: SystemStream, verdicts: Sequence[Verdict]) -> None:
+    def note_system(self, stream: SystemStream, verdicts: Sequence[RuleOutcome]) -> None:
         """Read the minutes of a node's bottlenecks, by the rules' verdicts on it."""
         for verdict in verdicts:
             found = self._detailed or verdict.result.status is Status.FIRED
@@ -136,7 +136,7 @@ def _growth(row: ComparedClass | ComparedPhase) -> float:
     return (row.with_bottlenecks_percent or 0.0) - (row.without_percent or 0.0)
 
 
-def _with_framework(verdict: Verdict, compared: ComparedMinutes) -> Verdict:
+def _with_framework(verdict: RuleOutcome, compared: ComparedMinutes) -> RuleOutcome:
     result = verdict.result
     if isinstance(result.details, BottleneckDetails):
         result = replace(result, details=msgspec.structs.replace(result.details, framework=compared))

@@ -10,7 +10,7 @@ import msgspec
 from trainguard.core.errors import RuleFailedError
 from trainguard.core.finding import Fact
 from trainguard.core.ports import ReadableObjects
-from trainguard.core.records import FIRST_FAMILY, JOB_NODE, JobRecord, NodeRecord, Status, StreamKey
+from trainguard.core.records import FIRST_FAMILY, JOB_NODE, JobRecord, Status, StreamKey, StreamRecord
 from trainguard.engine.family import Family, ObjectEvents, ObjectSource
 from trainguard.engine.plan import RulePlan
 from trainguard.engine.profiler.correlate import Correlation
@@ -34,7 +34,7 @@ from trainguard.engine.streams.job_streams import (
 from trainguard.engine.streams.rule_runner import RuleRunner, shown
 from trainguard.engine.streams.session import AnyStream, Gap, Session, item_name
 from trainguard.engine.verdicts.episodes import FiringHistory
-from trainguard.engine.verdicts.verdict import VANISHED_S, Fire, Verdict, combine
+from trainguard.engine.verdicts.verdict import VANISHED_S, Fire, RuleOutcome, combine
 from trainguard.formats.profile.keys import EXPECTED_KEYS, match_key
 from trainguard.formats.profile.system import MAX_OBJECT_BYTES
 from trainguard.ledger.bucket import StepShares
@@ -166,7 +166,12 @@ class ProfilerStreams(FamilyStreams):
         return verdicts, [_as_known(fire, of_job[fire.verdict.rule], job_state) for fire in fires]
 
     def _seen(
-        self, correlation: Correlation, plan: RulePlan, key: StreamKey, stream: AnyStream, verdicts: Sequence[Verdict]
+        self,
+        correlation: Correlation,
+        plan: RulePlan,
+        key: StreamKey,
+        stream: AnyStream,
+        verdicts: Sequence[RuleOutcome],
     ) -> None:
         """Read a judged stream for the job; keep no more of it where nobody reads details."""
         if isinstance(stream, SystemStream):
@@ -234,7 +239,7 @@ class ProfilerStreams(FamilyStreams):
         )
         return facts, failed
 
-    def _settled(self, verdict: Verdict, plan: RulePlan) -> Verdict:
+    def _settled(self, verdict: RuleOutcome, plan: RulePlan) -> RuleOutcome:
         """Count one violation an episode, not a reconciliation; a node's finding is known as far as its watermark."""
         node = (verdict.result.worst or JOB_NODE).partition("/")[0]
         joined = any(rule.name == verdict.rule for rule in plan.joined_rules)
@@ -247,7 +252,7 @@ class ProfilerStreams(FamilyStreams):
         return replace(verdict, history=history, watermark_s=watermark_s)
 
 
-def _gpu_faults(of_nodes: Mapping[str, Verdict]) -> dict[str, tuple[str, tuple[Fact, ...]]]:
+def _gpu_faults(of_nodes: Mapping[str, RuleOutcome]) -> dict[str, tuple[str, tuple[Fact, ...]]]:
     found = {node: verdict.result for node, verdict in of_nodes.items()}
     return {node: (each.kind, each.facts) for node, each in found.items() if each.status is Status.FIRED}
 
@@ -292,13 +297,13 @@ def _lack(node: str, stream: SystemStream, unpaid: Sequence[Span]) -> Gap | None
     return Gap("no samples", node, missing_s, whole_s, gaps[-NAMED_SPANS:])
 
 
-def _as_known(fire: Fire, verdict: Verdict, job_state: JobState) -> Fire:
+def _as_known(fire: Fire, verdict: RuleOutcome, job_state: JobState) -> Fire:
     """Let a fire of the whole job be as old as its row's EvaluatedThrough, else a stop would never see a newer row."""
     marks = [mark for mark in (verdict.watermark_s, job_state.watermark_s.get(verdict.rule)) if mark is not None]
     return replace(fire, at=max(marks, default=fire.at))
 
 
-def _without_data(rule: str, job: JobRecord, plan: RulePlan) -> Verdict:
+def _without_data(rule: str, job: JobRecord, plan: RulePlan) -> RuleOutcome:
     of_framework = "framework" in spec_of(rule).inputs
     if rule in plan.faults:
         result = RuleResult(Status.ERROR, str(plan.faults[rule]))
@@ -307,7 +312,7 @@ def _without_data(rule: str, job: JobRecord, plan: RulePlan) -> Verdict:
         result = RuleResult(Status.WAITING_FOR_DATA, f"no {kind} metrics were read.")
     else:
         result = RuleResult(Status.NOT_APPLICABLE, "This job has written no framework metrics, which the rule needs.")
-    return Verdict(rule, result, FiringHistory())
+    return RuleOutcome(rule, result, FiringHistory())
 
 
 class ProfilerFamily(Family):
@@ -332,10 +337,10 @@ class ProfilerFamily(Family):
     rules: Sequence[AnyRule] = ALL_RULES
     parse_key = staticmethod(match_key)
 
-    def open_session(self, record: NodeRecord, source: ObjectSource, plan: RulePlan) -> Session[Any]:
+    def open_session(self, record: StreamRecord, source: ObjectSource, plan: RulePlan) -> Session[Any]:
         return (SystemSession if record.key.stream == "system" else FrameworkSession)(record, source, plan)
 
-    def open_stream(self, record: NodeRecord, plan: RulePlan) -> AnyStream:
+    def open_stream(self, record: StreamRecord, plan: RulePlan) -> AnyStream:
         if record.key.stream == "system":
             system = decode_state(item_name(record), record.codec, record.state, SystemState)
             return SystemStream(record.key.node, system, plan)
@@ -343,7 +348,7 @@ class ProfilerFamily(Family):
         return FrameworkStream(record.key.node, framework, plan)
 
     def streams_of(
-        self, records: Mapping[StreamKey, NodeRecord], streams: Mapping[StreamKey, AnyStream]
+        self, records: Mapping[StreamKey, StreamRecord], streams: Mapping[StreamKey, AnyStream]
     ) -> ProfilerStreams:
         ordered = sorted(streams, key=lambda key: key.stream != "system")
         if isinstance(streams, LazyStreams):

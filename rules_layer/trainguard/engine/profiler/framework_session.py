@@ -7,7 +7,7 @@ from typing import Any
 
 import msgspec
 
-from trainguard.core.records import NodeRecord, Status
+from trainguard.core.records import Status, StreamRecord
 from trainguard.engine.family import ObjectSource
 from trainguard.engine.ordering.partition_order import MOST_PENDING, UNLISTED, Arrival, PartitionOrder
 from trainguard.engine.plan import RulePlan
@@ -112,7 +112,7 @@ FEWER_PARTITIONS = "degraded_to_fewer_lanes"
 class FrameworkSession(Session[FrameworkStream]):
     """Applies a node's framework objects; raises StateCodecError."""
 
-    def __init__(self, record: NodeRecord, source: ObjectSource, plan: RulePlan) -> None:
+    def __init__(self, record: StreamRecord, source: ObjectSource, plan: RulePlan) -> None:
         state = state_of(record, FrameworkState)
         super().__init__(record, source.get, FrameworkStream(record.key.node, state, plan))
         self._source = source
@@ -160,7 +160,7 @@ class FrameworkSession(Session[FrameworkStream]):
     def has_changes(self) -> bool:
         return self._order.stored != self.record.pending
 
-    def to_record(self, *, closed: bool) -> NodeRecord:
+    def to_record(self, *, closed: bool) -> StreamRecord:
         order = self._order
         self.counters["duplicates"] += order.duplicates
         order.duplicates = 0

@@ -5,7 +5,7 @@ from collections.abc import Collection, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 from itertools import islice
 
-from trainguard.core.errors import ForeignKeyError, TelemetryFormatError
+from trainguard.core.errors import TelemetryFormatError, UnreadableKeyError
 from trainguard.core.layout import EndKey, ProfileRoot, hour_folder, is_future
 from trainguard.core.ports import ReadableObjects
 from trainguard.engine.family import ObjectSource
@@ -155,7 +155,7 @@ def _step_folder(source: ObjectSource, folder: str) -> tuple[list[tuple[Framewor
             continue
         try:
             parsed = parse_key(listed.key)
-        except ForeignKeyError:
+        except UnreadableKeyError:
             continue
         if isinstance(parsed, FrameworkKey) and parsed.kind == TF_TRACE:
             metadata.append((parsed, listed.key))
@@ -193,7 +193,7 @@ def _listed(
     for listed in objects.list(bucket, prefix, after):
         try:
             parsed = parse_key(listed.key)
-        except ForeignKeyError:
+        except UnreadableKeyError:
             continue  # its own message counts and names it
         if not isinstance(parsed, EndKey) and not is_future(parsed.named_at, listed.last_modified):
             yield listed.key, parsed, listed.last_modified

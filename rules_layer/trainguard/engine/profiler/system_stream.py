@@ -10,7 +10,7 @@ import msgspec
 import numpy as np
 
 from trainguard.core.errors import ObjectMissingError, RuleConfigError, RuleLoadError
-from trainguard.core.records import NodeRecord
+from trainguard.core.records import StreamRecord
 from trainguard.engine.family import ObjectSource
 from trainguard.engine.ordering.grid_order import GridOrder
 from trainguard.engine.plan import RulePlan
@@ -298,7 +298,7 @@ ARRIVAL_S = 180.0
 class SystemSession(Session[SystemStream]):
     """Applies a node's minutes; raises StateCodecError when the item's state cannot be decoded."""
 
-    def __init__(self, record: NodeRecord, source: ObjectSource, plan: RulePlan) -> None:
+    def __init__(self, record: StreamRecord, source: ObjectSource, plan: RulePlan) -> None:
         state = state_of(record, SystemState)
         super().__init__(record, self._body, SystemStream(record.key.node, state, plan))
         self._source = source
@@ -372,7 +372,7 @@ class SystemSession(Session[SystemStream]):
     def _pending(self) -> dict[str, int]:
         return {key: minute for minute, key in self._order.pending.items()}
 
-    def to_record(self, *, closed: bool) -> NodeRecord:
+    def to_record(self, *, closed: bool) -> StreamRecord:
         order = self._order
         self.counters.update({"gaps": order.gaps, "late": order.late, "duplicates": order.duplicates})
         order.gaps = order.late = order.duplicates = 0

@@ -13,11 +13,11 @@ from zlib import crc32
 
 import msgspec
 
-from trainguard.core.records import JobRecord, NodeRecord, StreamKey
+from trainguard.core.records import JobRecord, StreamKey, StreamRecord
 from trainguard.engine.plan import RulePlan
 from trainguard.engine.streams.rule_runner import StoredRule
 from trainguard.engine.streams.session import AnyStream, Gap
-from trainguard.engine.verdicts.verdict import Fire, Verdict, with_liveness
+from trainguard.engine.verdicts.verdict import Fire, RuleOutcome, with_liveness
 from trainguard.ledger.bucket import StepShares
 from trainguard.ledger.job import Ledger
 from trainguard.ledger.node import Span
@@ -53,13 +53,13 @@ class LazyStreams(Mapping[StreamKey, AnyStream]):
         return LazyStreams(keys, self._open)
 
 
-UnitVerdicts = dict[str, dict[str, Verdict]]
+UnitVerdicts = dict[str, dict[str, RuleOutcome]]
 
-Seen = Callable[[StreamKey, AnyStream, Sequence[Verdict]], None]
+Seen = Callable[[StreamKey, AnyStream, Sequence[RuleOutcome]], None]
 
 
 # A family's rules about a job, one verdict a rule, and the job-wide fires.
-FamilyVerdicts = tuple[Sequence[Verdict], Sequence[Fire]]
+FamilyVerdicts = tuple[Sequence[RuleOutcome], Sequence[Fire]]
 
 
 @dataclass(frozen=True, slots=True)
@@ -80,19 +80,19 @@ class JobMoment:
 class FamilyStreams(ABC):
     """One family's streams of a job by key, and their items; empty before the family's first object."""
 
-    records: Mapping[StreamKey, NodeRecord]
+    records: Mapping[StreamKey, StreamRecord]
     streams: Mapping[StreamKey, AnyStream]
 
     @abstractmethod
     def judge(self, job: JobRecord, plan: RulePlan, job_state: "JobState", moment: JobMoment) -> FamilyVerdicts:
         """Return the verdict of each of the family's rules on the job; moves the episodes in ``job_state``."""
 
-    def stale(self, now: float) -> frozenset[StreamKey]:
+    def due_for_listing(self, now: float) -> frozenset[StreamKey]:
         """Return the streams whose silence S3 is asked about at ``now``, epoch seconds, though nothing waits."""
         del now
         return frozenset()
 
-    def heard_at(self, key: StreamKey) -> float | None:
+    def last_write_at(self, key: StreamKey) -> float | None:
         """Return when S3 got a stream's newest object, epoch seconds; None where its item's cursors say enough."""
         del key
         return None
@@ -158,12 +158,12 @@ class FamilyStreams(ABC):
 
     def unit_verdicts(self, seen: Seen | None = None) -> UnitVerdicts:
         """Return the verdicts by rule and unit, with liveness within each kind of stream; ``seen`` gets each stream."""
-        judged: dict[StreamKey, Sequence[Verdict]] = {}
+        judged: dict[StreamKey, Sequence[RuleOutcome]] = {}
         for key, stream in self.streams.items():
             judged[key] = stream.verdicts(closed=self.records[key].closed)
             if seen is not None:
                 seen(key, stream, judged[key])
-        verdicts: defaultdict[str, dict[str, Verdict]] = defaultdict(dict)
+        verdicts: defaultdict[str, dict[str, RuleOutcome]] = defaultdict(dict)
         for key in list(judged):
             of_stream = judged.pop(key)
             watermark_s, ahead = self.streams[key].state.watermark_s, self.watermarks.get(key.stream)
@@ -196,7 +196,7 @@ class Notified(msgspec.Struct, array_like=True):
 _PARTS = 100
 
 
-class Progress(msgspec.Struct, array_like=True):
+class StepProgress(msgspec.Struct, array_like=True):
     """When further parts of a job's steps were reached, how often in a row the limit was missed, and the warning."""
 
     points: list[Point] = msgspec.field(default_factory=list)
@@ -228,7 +228,7 @@ class JobState(msgspec.Struct):
     reported: list[str] = msgspec.field(default_factory=list)
     hang: KnownHang | None = None
     hang_asked: list[str] = msgspec.field(default_factory=list)
-    progress: Progress = msgspec.field(default_factory=Progress)
+    progress: StepProgress = msgspec.field(default_factory=StepProgress)
 
 
 @dataclass(frozen=True)
@@ -236,8 +236,8 @@ class JobStreams:
     """A job's streams by family, ``records`` their items; ``job_item`` and ``state`` are of the job itself."""
 
     families: Mapping[str, FamilyStreams]
-    records: Mapping[StreamKey, NodeRecord]
-    job_item: NodeRecord
+    records: Mapping[StreamKey, StreamRecord]
+    job_item: StreamRecord
     state: JobState
 
     @property
@@ -258,9 +258,9 @@ class JobStreams:
     def nodes(self) -> frozenset[str]:
         return frozenset().union(*(family.nodes for family in self.families.values()))
 
-    def stale(self, now: float) -> frozenset[StreamKey]:
+    def due_for_listing(self, now: float) -> frozenset[StreamKey]:
         """Return the streams of which a family wants to know whether S3 has something newer, at ``now``."""
-        return frozenset().union(*(family.stale(now) for family in self.families.values()))
+        return frozenset().union(*(family.due_for_listing(now) for family in self.families.values()))
 
     @cached_property
     def counters(self) -> dict[str, int]:
@@ -276,7 +276,7 @@ class JobStreams:
     def mark_of(self, key: StreamKey) -> int:
         """Return a number that changes when a stream's unit writes; its item's Version changes with a watch, too."""
         record = self.records[key]
-        heard = self.families[key.family].heard_at(key)
+        heard = self.families[key.family].last_write_at(key)
         contents = (sorted(record.cursors.items()), sorted(record.pending), record.watermark_s, heard)
         return crc32(repr(contents).encode())
 

@@ -13,7 +13,7 @@ from trainguard.engine.plan import RulePlan
 from trainguard.engine.streams.sandbox import sandboxed
 from trainguard.engine.verdicts.episodes import FiringHistory, StoredEpisode, once_found, past_words
 from trainguard.engine.verdicts.findings import claims_of, loss_from, score_of_verdict, severity_of
-from trainguard.engine.verdicts.verdict import JUDGED, Fire, Verdict
+from trainguard.engine.verdicts.verdict import JUDGED, Fire, RuleOutcome
 from trainguard.formats.profile.system import DECODE_ERRORS
 from trainguard.ledger.job import Ledger
 from trainguard.rules.protocol import Rule, check_clear_after, is_custom, packed_state
@@ -213,14 +213,14 @@ class RuleRunner(Generic[R]):
                 else:
                     entry.history.end(rule.name)
                 if holds and entry.history.alerted < self._plan.episode_of(rule.name):
-                    fires.append(self._fire(Verdict(rule.name, result, entry.history), watermark_s, ledger()))
+                    fires.append(self._fire(RuleOutcome(rule.name, result, entry.history), watermark_s, ledger()))
             if is_near_threshold(result, entry.history):
                 self.near_threshold.add(rule.name)
             self.is_warming_up |= result.status is Status.WARMING_UP and result.progress is not None
             self._note_published(rule.name, entry, result, watermark_s)
         return fires
 
-    def _fire(self, verdict: Verdict, watermark_s: float, ledger: Ledger | None) -> Fire:
+    def _fire(self, verdict: RuleOutcome, watermark_s: float, ledger: Ledger | None) -> Fire:
         history = verdict.history
         claimed = [] if ledger is None else ledger.claim(claims_of(verdict, ledger))
         score = score_of_verdict(verdict, watermark_s, None if ledger is None else loss_from(claimed, ledger))
@@ -228,7 +228,7 @@ class RuleRunner(Generic[R]):
         history.alerted_severity = severity_of(score).value
         result = replace(verdict.result, affected_share=verdict.affected_share)
         # The episode's history goes on while the fire waits to be sent.
-        begun = Verdict(verdict.rule, result, FiringHistory(is_open=True), merged=verdict.episodes[-1:])
+        begun = RuleOutcome(verdict.rule, result, FiringHistory(is_open=True), merged=verdict.episodes[-1:])
         return Fire(begun, watermark_s, ledger)
 
     def _step(
@@ -287,7 +287,7 @@ class RuleRunner(Generic[R]):
 
     def verdicts(
         self, judge: Evaluate[R], *, interval_s: float, closed: bool = False, of: Collection[str] | None = None
-    ) -> list[Verdict]:
+    ) -> list[RuleOutcome]:
         """Judge the rules ``of`` (None: all) without moving an episode; the last run's judgements are reused."""
         self._check_held()
         if closed is not self._latest_closed:
@@ -305,7 +305,7 @@ class RuleRunner(Generic[R]):
                         )
                 if entry.reset_reason is not None:
                     result = replace(result, reason=f"{result.reason} {entry.reset_reason}")
-                verdicts.append(Verdict(rule.name, result, entry.history, clear_after_s))
+                verdicts.append(RuleOutcome(rule.name, result, entry.history, clear_after_s))
         return verdicts
 
     def forget(self) -> None:
@@ -340,7 +340,7 @@ class RuleRunner(Generic[R]):
                 self._stored[rule.name].data = msgspec.msgpack.encode(self._states[rule.name])
 
 
-def gone_rules(stored: Sequence[Mapping[str, StoredRule]], plan: RulePlan) -> list[Verdict]:
+def gone_rules(stored: Sequence[Mapping[str, StoredRule]], plan: RulePlan) -> list[RuleOutcome]:
     """Return a last verdict of each stored rule that the deployed version does not have."""
     known = {*plan.rules, *plan.disabled, *plan.unchosen, *plan.faults}
     gone = sorted({name for stored_rules in stored for name in stored_rules} - known)
@@ -351,5 +351,5 @@ def gone_rules(stored: Sequence[Mapping[str, StoredRule]], plan: RulePlan) -> li
         ended = FiringHistory(
             times_fired=max(each.times_fired for each in histories), fired_at=max(fired_at, default=None)
         )
-        verdicts.append(Verdict(name, GONE, ended))
+        verdicts.append(RuleOutcome(name, GONE, ended))
     return verdicts

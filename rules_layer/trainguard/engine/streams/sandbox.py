@@ -10,7 +10,7 @@ import msgspec
 import numpy as np
 
 from trainguard.core.errors import RuleLoadError
-from trainguard.core.finding import MOST_FACTS, Fact, Progress
+from trainguard.core.finding import MOST_FACTS, Fact, Patience
 from trainguard.core.records import Status
 from trainguard.render.details import Details
 from trainguard.rules.rule_result import IdleNode, Measure, RuleResult
@@ -32,7 +32,7 @@ def sandboxed(rule: str, result: Any) -> RuleResult:
     _check(rule, "oversized", result.oversized, isinstance(result.oversized, bool), "True or False")
     kinds = get_args(IdleNode)
     _check(rule, "idle_node", result.idle_node, result.idle_node in (None, *kinds), f"None or one of {kinds}")
-    _check(rule, "progress", result.progress, isinstance(result.progress, Progress | None), "a Progress or None")
+    _check(rule, "progress", result.progress, isinstance(result.progress, Patience | None), "a Progress or None")
     checked: dict[str, Any] = {
         **{name: _text(rule, name, getattr(result, name), longest) for name, longest in _TEXTS.items()},
         **{name: _number(rule, name, getattr(result, name)) for name in ("measured", "threshold", "onset", "until")},

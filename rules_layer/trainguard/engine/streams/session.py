@@ -20,11 +20,11 @@ from trainguard.core.errors import (
     TelemetryFormatError,
 )
 from trainguard.core.ports import Journal
-from trainguard.core.records import JobRecord, NodeRecord, StreamKey
+from trainguard.core.records import JobRecord, StreamKey, StreamRecord
 from trainguard.core.stores import NodeStates
 from trainguard.engine.plan import RulePlan
 from trainguard.engine.streams.rule_runner import Evaluate, Observe, RuleRunner, StoredRule
-from trainguard.engine.verdicts.verdict import Fire, Verdict
+from trainguard.engine.verdicts.verdict import Fire, RuleOutcome
 from trainguard.ledger.job import Ledger
 from trainguard.pricing.cost import PaidTime
 from trainguard.state.codec import CODEC, decode_state, encode_state
@@ -32,7 +32,7 @@ from trainguard.state.codec import CODEC, decode_state, encode_state
 ITEM_CAP_BYTES = 64 * 1024
 FAULT_LENGTH = 500
 # A stream that waits this long on S3's clock waits for an object that does not come.
-SILENT_S = 300.0
+STREAM_SILENT_S = 300.0
 # The cursor that holds the newest position seen, applied or not.
 NEWEST = "newest"
 
@@ -115,7 +115,7 @@ class Stream(ABC, Generic[State]):
         self.store()
         return type(self)(self.node, copy.deepcopy(self.state), self._plan)
 
-    def verdicts(self, *, closed: bool, of: Collection[str] | None = None) -> list[Verdict]:
+    def verdicts(self, *, closed: bool, of: Collection[str] | None = None) -> list[RuleOutcome]:
         """Judge the state for the rules that ``of`` names; None means all."""
         return self._rules.verdicts(self._judge(closed=closed), interval_s=self.interval_s, closed=closed, of=of)
 
@@ -163,7 +163,7 @@ Parsed = TypeVar("Parsed")
 
 
 class Session(ABC, Generic[S]):
-    def __init__(self, record: NodeRecord, get: Callable[[str], bytes], stream: S) -> None:
+    def __init__(self, record: StreamRecord, get: Callable[[str], bytes], stream: S) -> None:
         self.record = record
         self.stream = stream
         self.counters: Counter[str] = Counter(record.counters)
@@ -202,7 +202,7 @@ class Session(ABC, Generic[S]):
         return ()
 
     @abstractmethod
-    def to_record(self, *, closed: bool) -> NodeRecord:
+    def to_record(self, *, closed: bool) -> StreamRecord:
         """Return the record to save."""
 
     def _use(
@@ -229,7 +229,7 @@ class Session(ABC, Generic[S]):
             self.stream.state.last_fault = fault[:FAULT_LENGTH]
         return Applied(key, tuple(fires), tally, fault)
 
-    def _record(self, *, cursors: Mapping[str, int | None], pending: Mapping[str, int], closed: bool) -> NodeRecord:
+    def _record(self, *, cursors: Mapping[str, int | None], pending: Mapping[str, int], closed: bool) -> StreamRecord:
         data = encode_state(self.stream.store())
         while len(data) > ITEM_CAP_BYTES and (step := self.stream.degrade()) is not None:
             self.counters[step] += 1
@@ -246,14 +246,14 @@ class Session(ABC, Generic[S]):
         )
 
 
-def item_name(record: NodeRecord) -> str:
+def item_name(record: StreamRecord) -> str:
     return f"{record.key.job}/{record.key.node_kind}"
 
 
 Decoded = TypeVar("Decoded", bound=msgspec.Struct)
 
 
-def state_of(record: NodeRecord, kind: type[Decoded]) -> Decoded:
+def state_of(record: StreamRecord, kind: type[Decoded]) -> Decoded:
     """Return the state of an item, empty for a new one; raises StateCodecError."""
     return decode_state(item_name(record), record.codec, record.state, kind) if record.state else kind()
 
@@ -263,7 +263,7 @@ REBUILT = "items_rebuilt"
 Opened = TypeVar("Opened")
 
 
-def opened(record: NodeRecord, open_session: Callable[[NodeRecord], Opened], journal: Journal) -> Opened:
+def opened(record: StreamRecord, open_session: Callable[[StreamRecord], Opened], journal: Journal) -> Opened:
     """Open the session of an item, emptied where its state is damaged; StateCodecError for a later version's."""
     try:
         return open_session(record)
@@ -272,7 +272,7 @@ def opened(record: NodeRecord, open_session: Callable[[NodeRecord], Opened], jou
         return open_session(emptied(record))
 
 
-def emptied(record: NodeRecord) -> NodeRecord:
+def emptied(record: StreamRecord) -> StreamRecord:
     """Return an item as before its first object, with Version, outbox and registration."""
     return replace(
         record, state=b"", cursors={}, pending={}, counters={}, watermark_s=None, closed=False, expires_at=None
@@ -282,28 +282,28 @@ def emptied(record: NodeRecord) -> NodeRecord:
 RETENTION_S = 90 * 24 * 3_600
 
 
-def item_of(job: JobRecord, key: StreamKey, nodes: NodeStates) -> NodeRecord:
+def item_of(job: JobRecord, key: StreamKey, nodes: NodeStates) -> StreamRecord:
     """Return the item of a stream, maybe empty; raises StateConflictError for one of a later registration."""
     stored = nodes.load(key)
-    return NodeRecord(key, generation=job.generation) if stored is None else _current(job, stored)
+    return StreamRecord(key, generation=job.generation) if stored is None else _current(job, stored)
 
 
-def items_of(job: JobRecord, nodes: NodeStates) -> list[NodeRecord]:
+def items_of(job: JobRecord, nodes: NodeStates) -> list[StreamRecord]:
     """Return the items of a job's streams, and its own, emptied of earlier registrations; StateConflictError."""
     own = StreamKey.own(job.job)
     records = {stored.key: (stored, _current(job, stored)) for stored in nodes.of_job(job.job)}
     found = [record for stored, record in records.values() if record is stored or record.key == own]
     if job.generation and own not in records:
-        found.append(NodeRecord(own, generation=job.generation))
+        found.append(StreamRecord(own, generation=job.generation))
     return found
 
 
-def _current(job: JobRecord, stored: NodeRecord) -> NodeRecord:
+def _current(job: JobRecord, stored: StreamRecord) -> StreamRecord:
     if stored.generation > job.generation:
         raise StateConflictError(f"NodeState/{job.job}/{stored.key.node_kind}", stored.version)
     if stored.generation == job.generation:
         return stored
-    return NodeRecord(stored.key, version=stored.version, generation=job.generation)
+    return StreamRecord(stored.key, version=stored.version, generation=job.generation)
 
 
 def expiry(watermark_s: float | None, now: float) -> int:

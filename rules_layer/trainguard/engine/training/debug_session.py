@@ -11,9 +11,9 @@ from typing import TYPE_CHECKING
 
 import msgspec
 
-from trainguard.core.errors import ForeignKeyError, PortUnavailableError, TelemetryFormatError
+from trainguard.core.errors import PortUnavailableError, TelemetryFormatError, UnreadableKeyError
 from trainguard.core.layout import EndKey
-from trainguard.core.records import NodeRecord
+from trainguard.core.records import StreamRecord
 from trainguard.engine.family import ObjectSource
 from trainguard.engine.plan import RulePlan
 from trainguard.engine.streams.session import NEWEST, Announced, Applied, state_of
@@ -59,7 +59,7 @@ _LONGEST_PREFIX = len("index/000000000/000000000000_")
 
 
 class DebugSession(StepSession[DebugState]):
-    def __init__(self, record: NodeRecord, source: ObjectSource, plan: RulePlan) -> None:
+    def __init__(self, record: StreamRecord, source: ObjectSource, plan: RulePlan) -> None:
         state = state_of(record, DebugState)
         super().__init__(record, source, state, plan)
         self._files = RunObjects.of(source)
@@ -96,7 +96,7 @@ class DebugSession(StepSession[DebugState]):
     def has_changes(self) -> bool:
         return super().has_changes or self.counters["late"] > self.record.counters.get("late", 0)
 
-    def to_record(self, *, closed: bool) -> NodeRecord:
+    def to_record(self, *, closed: bool) -> StreamRecord:
         ledger = self._ledger
         self.counters["steps_given_up"] += ledger.given_up
         self.counters["too_many_workers"] += ledger.refused
@@ -142,7 +142,7 @@ class DebugSession(StepSession[DebugState]):
         for listed in self._files.list(prefix, after):
             try:
                 file = match_name(listed.key)
-            except ForeignKeyError:
+            except UnreadableKeyError:
                 continue  # its own message counts and names it
             if file is None or file.kind != "index":
                 continue

@@ -9,7 +9,7 @@ import msgspec
 
 from trainguard.core.finding import Fact
 from trainguard.core.ports import ReadableObjects
-from trainguard.core.records import JOB_NODE, JobRecord, JobStatus, NodeRecord, Status, StreamKey
+from trainguard.core.records import JOB_NODE, JobRecord, JobStatus, Status, StreamKey, StreamRecord
 from trainguard.engine.family import Family, ObjectEvents, ObjectSource
 from trainguard.engine.plan import RulePlan
 from trainguard.engine.streams.job_streams import FamilyStreams, FamilyVerdicts, JobMoment, JobState, UnitVerdicts
@@ -32,7 +32,7 @@ from trainguard.engine.training.stream import (
     step_rules,
 )
 from trainguard.engine.verdicts.episodes import FiringHistory, StoredEpisode
-from trainguard.engine.verdicts.verdict import Fire, Verdict, combine
+from trainguard.engine.verdicts.verdict import Fire, RuleOutcome, combine
 from trainguard.formats.tensors.debug.json_files import MAX_INDEX_BYTES
 from trainguard.formats.tensors.debug.keys import ALL_WORKERS
 from trainguard.ledger.node import Span
@@ -109,7 +109,7 @@ def _silence(episode: StoredEpisode) -> float:
     return gaps[0] if gaps else episode.until - episode.start
 
 
-def without_working(verdict: Verdict, busy: Callable[[Span], float | None]) -> Verdict:
+def without_working(verdict: RuleOutcome, busy: Callable[[Span], float | None]) -> RuleOutcome:
     """Leave out of a recorded run's stalls those in which the GPUs worked on; ``busy`` as in `judge_stall`."""
     history = verdict.history
     shares = [busy((each.start, each.until)) for each in history.episodes]
@@ -146,7 +146,7 @@ class TrainingStreams(FamilyStreams):
     def of_steps(self) -> Mapping[StreamKey, AnyStepStream]:
         return {key: stream for key, stream in self.streams.items() if isinstance(stream, StepStream)}
 
-    def stale(self, now: float) -> frozenset[StreamKey]:
+    def due_for_listing(self, now: float) -> frozenset[StreamKey]:
         """Return the streams that were silent for as long as StalledTrainingRule allows: S3 is to be asked."""
         return frozenset(key for key, stream in self.of_steps.items() if stream.is_overdue(now))
 
@@ -155,7 +155,7 @@ class TrainingStreams(FamilyStreams):
         marks = ((stream.state.watermark_s, stream.state.step) for stream in self.of_steps.values())
         return max(((at, step) for at, step in marks if at is not None and step is not None), default=None)
 
-    def heard_at(self, key: StreamKey) -> float | None:
+    def last_write_at(self, key: StreamKey) -> float | None:
         """Return when S3 got a stream's newest object, epoch seconds: a file may grow by what holds no step."""
         stream = self.of_steps.get(key)
         return None if stream is None else stream.state.progress_s
@@ -173,7 +173,7 @@ class TrainingStreams(FamilyStreams):
         verdicts = [combine(rule.name, by_unit[rule.name]) for rule in step_rules(plan) if rule.name in by_unit]
         if not self.of_steps and job.training_rules:
             waiting = RuleResult(Status.WAITING_FOR_DATA, WAITS)
-            verdicts = [Verdict(rule.name, waiting, FiringHistory()) for rule in step_rules(plan)]
+            verdicts = [RuleOutcome(rule.name, waiting, FiringHistory()) for rule in step_rules(plan)]
         return verdicts, fires
 
     def _with_data(self, by_unit: UnitVerdicts) -> UnitVerdicts:
@@ -194,7 +194,7 @@ class TrainingStreams(FamilyStreams):
 
     def _stall(
         self, rule: StalledTrainingRule, job: JobRecord, plan: RulePlan, job_state: JobState, moment: JobMoment
-    ) -> tuple[Verdict, list[Fire]]:
+    ) -> tuple[RuleOutcome, list[Fire]]:
         """Judge by the clock of the moment; one without a clock keeps the last one's verdict."""
         runner = RuleRunner([rule], job_state.stored_rules, plan)
         stood = job_state.stored_rules[rule.name].watermark_s
@@ -255,12 +255,12 @@ class TrainingFamily(Family):
         self.rules: Sequence[AnyStepRule] = tuple(rules)
         self.defaults = frozenset(defaults)
 
-    def open_session(self, record: NodeRecord, source: ObjectSource, plan: RulePlan) -> Session[Any]:
+    def open_session(self, record: StreamRecord, source: ObjectSource, plan: RulePlan) -> Session[Any]:
         if record.key.stream == SCALARS:
             return ScalarSession(record, source, plan)
         return DebugSession(record, source, plan)
 
-    def open_stream(self, record: NodeRecord, plan: RulePlan) -> AnyStream:
+    def open_stream(self, record: StreamRecord, plan: RulePlan) -> AnyStream:
         kind = ScalarState if record.key.stream == SCALARS else DebugState
         return StepStream(record.key.node, state_of(record, kind), plan)
 

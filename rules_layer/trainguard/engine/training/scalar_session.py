@@ -10,10 +10,10 @@ from collections.abc import Generator, Iterator, Sequence
 from dataclasses import replace
 
 from trainguard.core.errors import TelemetryFormatError
-from trainguard.core.records import NodeRecord
+from trainguard.core.records import StreamRecord
 from trainguard.engine.family import ObjectSource
 from trainguard.engine.plan import RulePlan
-from trainguard.engine.streams.session import SILENT_S, Announced, Applied, state_of
+from trainguard.engine.streams.session import STREAM_SILENT_S, Announced, Applied, state_of
 from trainguard.engine.training.older_runs import OlderRun, OlderRuns
 from trainguard.engine.training.scalar_files import (
     LONGEST_REASON,
@@ -42,7 +42,7 @@ ROWS_AT_ONCE = 50
 
 
 class ScalarSession(StepSession[ScalarState]):
-    def __init__(self, record: NodeRecord, source: ObjectSource, plan: RulePlan) -> None:
+    def __init__(self, record: StreamRecord, source: ObjectSource, plan: RulePlan) -> None:
         super().__init__(record, source, state_of(record, ScalarState), plan)
         self._files = ScalarFiles(source)
         self._names = scalar_names(plan)
@@ -64,7 +64,7 @@ class ScalarSession(StepSession[ScalarState]):
             yield from self._read(self._listed[name])
             yield from self._release()
 
-    def to_record(self, *, closed: bool) -> NodeRecord:
+    def to_record(self, *, closed: bool) -> StreamRecord:
         state = self.stream.state
         state.uncertain = self._uncertain()
         self.counters["uncertain_series"] = len(state.uncertain)
@@ -252,7 +252,7 @@ class ScalarSession(StepSession[ScalarState]):
         """Record the sources that nothing waits for: those without a file that is still written."""
         state = self.stream.state
         newest_s = max((file.listed.last_modified for file in self._listed.values()), default=0.0)
-        since_s = max(newest_s - SILENT_S, modified_before or 0.0)
+        since_s = max(newest_s - STREAM_SILENT_S, modified_before or 0.0)
         written = {
             known.source
             for name, known in state.files.items()

@@ -12,11 +12,11 @@ from typing import Any, TypeVar, cast
 
 from trainguard.core.errors import TelemetryFormatError
 from trainguard.core.layout import FUTURE_S, JOB_NAME, MAX_KEY_LENGTH, EndKey, ProfileRoot, root_of
-from trainguard.core.records import NodeRecord, Status
+from trainguard.core.records import Status, StreamRecord
 from trainguard.engine.family import ObjectSource
 from trainguard.engine.plan import RulePlan
 from trainguard.engine.streams.rule_runner import Evaluate
-from trainguard.engine.streams.session import NEWEST, SILENT_S, Applied, Session, Stream, StreamState
+from trainguard.engine.streams.session import NEWEST, STREAM_SILENT_S, Applied, Session, Stream, StreamState
 from trainguard.engine.verdicts.verdict import Fire
 from trainguard.formats.tensors.debug.keys import ALL_WORKERS, STREAM, TensorKey
 from trainguard.formats.tensors.debug.keys import EXPECTED_KEYS as EXPECTED_TENSOR_KEYS
@@ -79,7 +79,7 @@ TrainingKey = TensorKey | ScalarKey | EndKey
 
 
 def match_key(key: str) -> TrainingKey | None:
-    """Read a key of the family, or None; ForeignKeyError when it lies in a folder that is not its step's."""
+    """Read a key of the family, or None; UnreadableKeyError when it lies in a folder that is not its step's."""
     found = match_scalar_key(key) or match_tensor_key(key)
     return EndKey(found.root, found.stream, unit=ALL_WORKERS) if isinstance(found, EndKey) else found
 
@@ -211,7 +211,7 @@ class StepStream(Stream[S]):
 class StepSession(Session[StepStream[S]]):
     """A stream of steps in hand; each look at S3's listing says what it holds."""
 
-    def __init__(self, record: NodeRecord, source: ObjectSource, state: S, plan: RulePlan) -> None:
+    def __init__(self, record: StreamRecord, source: ObjectSource, state: S, plan: RulePlan) -> None:
         super().__init__(record, source.get, StepStream(record.key.node, state, plan))
         self._source = source
         self._woken = False
@@ -220,7 +220,7 @@ class StepSession(Session[StepStream[S]]):
 
     def apply(self, *, drain: bool, modified_before: float | None) -> Iterator[Applied]:
         if self._woken or drain or modified_before is not None:
-            self._looked_s = 0.0 if modified_before is None else modified_before + SILENT_S
+            self._looked_s = 0.0 if modified_before is None else modified_before + STREAM_SILENT_S
             yield from self._apply_listed(drain=drain, modified_before=modified_before)
 
     @abstractmethod
@@ -238,7 +238,7 @@ class StepSession(Session[StepStream[S]]):
         is_fresher = self._progress_s - (state.progress_s or 0.0) >= PROGRESS_S
         return self._waiting.keys() != self.record.pending.keys() or is_fresher or self._looked_s > state.looked_s
 
-    def _steps_record(self, step: int | None, newest: int, *, closed: bool) -> NodeRecord:
+    def _steps_record(self, step: int | None, newest: int, *, closed: bool) -> StreamRecord:
         state = self.stream.state
         # This time depends on deliveries, and says nothing about a run that has ended.
         state.looked_s = 0.0 if closed else max(self._looked_s, state.looked_s)

@@ -5,7 +5,7 @@ from dataclasses import dataclass, field, replace
 
 from trainguard.core.finding import Episode, Finding, Severity
 from trainguard.core.records import FIRST_FAMILY, Status
-from trainguard.engine.verdicts.verdict import Verdict, shown_status
+from trainguard.engine.verdicts.verdict import RuleOutcome, shown_status
 from trainguard.ledger.bucket import Bucket
 from trainguard.ledger.job import Claim, Claimed, Ledger
 from trainguard.pricing.cost import PaidTime
@@ -69,13 +69,13 @@ class Loss:
     buckets: Mapping[Bucket, float] = field(default_factory=dict)
 
 
-def claimed_buckets(verdict: Verdict) -> tuple[Bucket, ...]:
+def claimed_buckets(verdict: RuleOutcome) -> tuple[Bucket, ...]:
     """Return the buckets from which a finding takes; none of a risk."""
     claims = spec_of(verdict.rule).claims
     return claims.get(verdict.result.kind, claims.get("", ()))
 
 
-def claims_of(verdict: Verdict, ledger: Ledger, more: Sequence[Episode] = ()) -> list[Claim]:
+def claims_of(verdict: RuleOutcome, ledger: Ledger, more: Sequence[Episode] = ()) -> list[Claim]:
     """Return a finding's claims, one an episode; a kernel trace's and a training finding's are of the whole job."""
     buckets, until, spec = claimed_buckets(verdict), ledger_end(ledger), spec_of(verdict.rule)
     if not buckets or until is None:
@@ -99,7 +99,7 @@ def _claim(rule: str, buckets: tuple[Bucket, ...], episode: Episode, named: set[
     return Claim(rule, buckets, (span_of(episode, until),), nodes, gpus)
 
 
-def _lasting(verdict: Verdict, buckets: tuple[Bucket, ...]) -> tuple[Episode, ...]:
+def _lasting(verdict: RuleOutcome, buckets: tuple[Bucket, ...]) -> tuple[Episode, ...]:
     """Return the episodes; what ruins a job goes on to its end where it held when the rule judged last."""
     episodes = verdict.episodes
     ruins = not set(_RUINS).isdisjoint(buckets) and verdict.result.status is Status.FIRED
@@ -115,7 +115,7 @@ def ledger_end(ledger: Ledger) -> float | None:
     return max((float(node.edges[-1]) for node in ledger.nodes if node.edges.size), default=None)
 
 
-def mark_ruined(ledger: Ledger, verdicts: Iterable[Verdict]) -> None:
+def mark_ruined(ledger: Ledger, verdicts: Iterable[RuleOutcome]) -> None:
     """Give the time in which a job hung or computed garbage to those buckets; doing so again changes nothing."""
     claims = [claim for verdict in verdicts if verdict.history.times_fired for claim in claims_of(verdict, ledger)]
     for bucket in _RUINS:
@@ -156,7 +156,7 @@ def loss_from(parts: Sequence[Claimed], ledger: Ledger) -> Loss | None:
     )
 
 
-def score_of_verdict(verdict: Verdict, at: float | None, loss: Loss | None) -> float:
+def score_of_verdict(verdict: RuleOutcome, at: float | None, loss: Loss | None) -> float:
     """Return the score, 0 to 100, of a fired verdict at ``at``, epoch seconds; what ruins a job is critical."""
     result = verdict.result
     buckets = claimed_buckets(verdict)
@@ -188,7 +188,7 @@ class RankedFinding:
     """
 
     finding: Finding
-    verdict: Verdict
+    verdict: RuleOutcome
     score: float
     alone: Loss | None = None
     loss: Loss | None = None
@@ -249,7 +249,7 @@ LEAST_MONEY = 0.005
 
 
 def finding_of(
-    verdict: Verdict, paid_time: PaidTime, node: str | None = None, *, ledger: Ledger | None = None
+    verdict: RuleOutcome, paid_time: PaidTime, node: str | None = None, *, ledger: Ledger | None = None
 ) -> RankedFinding:
     """Return a fired verdict's finding for ``node``; ``ledger`` is None where nothing is known of the GPUs."""
     result, words = verdict.result, verdict.result.found_words

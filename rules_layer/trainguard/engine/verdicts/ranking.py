@@ -26,7 +26,7 @@ from trainguard.engine.verdicts.findings import (
     severity_of,
     span_of,
 )
-from trainguard.engine.verdicts.verdict import Verdict
+from trainguard.engine.verdicts.verdict import RuleOutcome
 from trainguard.ledger.job import Claim, Ledger
 from trainguard.ledger.node import Span
 from trainguard.pricing.cost import PaidTime
@@ -143,7 +143,7 @@ MISSED_WEIGHT = 0.5
 
 
 def rank_findings(
-    verdicts: Sequence[Verdict], paid_time: PaidTime, ledger: Ledger | None = None
+    verdicts: Sequence[RuleOutcome], paid_time: PaidTime, ledger: Ledger | None = None
 ) -> list[RankedFinding]:
     """Return a job's findings, the most severe first, causes before their symptoms.
 

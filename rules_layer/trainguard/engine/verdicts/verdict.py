@@ -34,7 +34,7 @@ JUDGED = frozenset({Status.OK, Status.FIRED})
 
 
 @dataclass(frozen=True, slots=True)
-class Verdict:
+class RuleOutcome:
     """A rule's result with its firing history, as its row shows it.
 
     An episode is over after ``clear_after_s`` clean seconds of event time. ``liveness`` is how it stands among the
@@ -89,18 +89,18 @@ class Verdict:
 class Fire:
     """A verdict with which an episode begins at the watermark ``at``; ``ledger`` None: nothing known of the GPUs."""
 
-    verdict: Verdict
+    verdict: RuleOutcome
     at: float
     ledger: Ledger | None = None
 
 
-def shown_status(verdict: Verdict) -> Status:
+def shown_status(verdict: RuleOutcome) -> Status:
     """Return the status for people: FIRED while an episode is open, unless the rule is at fault."""
     status = verdict.result.status
     return Status.FIRED if verdict.history.is_open and status is not Status.ERROR else status
 
 
-def merged_episodes(verdicts: Mapping[str, Verdict]) -> tuple[tuple[Episode, ...], int]:
+def merged_episodes(verdicts: Mapping[str, RuleOutcome]) -> tuple[tuple[Episode, ...], int]:
     """Return the newest episodes of a job, oldest first, and how many there were before those."""
     placed = [_placed(name, each) for name, verdict in sorted(verdicts.items()) for each in verdict.episodes]
     threshold = next((each.result.threshold for each in verdicts.values() if each.result.threshold is not None), 0.0)
@@ -149,7 +149,7 @@ def _merged(group: Sequence[Episode], threshold: float) -> Episode:
     )
 
 
-def final(verdict: Verdict, watermark_s: float | None) -> Verdict:
+def final(verdict: RuleOutcome, watermark_s: float | None) -> RuleOutcome:
     """Return the last verdict on an ended stream or job: an open episode ends, a rule without data does not apply."""
     result = verdict.result
     if result.status is Status.WAITING_FOR_DATA:
@@ -167,14 +167,14 @@ VANISHED_S = 900.0
 MOST_WAITING = 4
 
 
-def with_liveness(verdict: Verdict, watermark_s: float | None, ahead: float | None) -> Verdict:
+def with_liveness(verdict: RuleOutcome, watermark_s: float | None, ahead: float | None) -> RuleOutcome:
     """Return a node's verdict as it counts for the job; watermarks in epoch seconds.
 
     The open episode of a node that has fallen silent does not count as open, nor that of a rule that has failed.
     ``ahead`` is the furthest watermark of the stream's kind.
     """
     # A fifth of the time of `replace`, for each rule on each node.
-    verdict = Verdict(verdict.rule, verdict.result, verdict.history, verdict.clear_after_s, watermark_s=watermark_s)
+    verdict = RuleOutcome(verdict.rule, verdict.result, verdict.history, verdict.clear_after_s, watermark_s=watermark_s)
     silent_s = (ahead or 0.0) - (watermark_s or 0.0)
     failed = verdict.result.status is Status.ERROR
     if not verdict.history.is_open or not (failed or silent_s >= _silent_after_s(verdict)):
@@ -188,7 +188,7 @@ def with_liveness(verdict: Verdict, watermark_s: float | None, ahead: float | No
     return replace(verdict, result=result, history=history, liveness=Liveness.STALE)
 
 
-def liveness_of(parts: Mapping[str, Verdict]) -> Liveness:
+def liveness_of(parts: Mapping[str, RuleOutcome]) -> Liveness:
     """Return how the job's newest alerted episode stands, from its verdicts by node."""
     latest = max(part.history.alerted for part in parts.values())
     stale = [part for part in parts.values() if part.liveness is Liveness.STALE and part.history.alerted == latest]
@@ -201,14 +201,14 @@ def liveness_of(parts: Mapping[str, Verdict]) -> Liveness:
     return Liveness.RESTARTED if min(began) >= silent_since else Liveness.KNOWN
 
 
-def ends_episode(verdict: Verdict) -> bool:
+def ends_episode(verdict: RuleOutcome) -> bool:
     """Whether the job's episode ends with this verdict, so that the next fire is another one's."""
     if verdict.liveness is Liveness.KNOWN:
         return not verdict.history.is_open
     return verdict.liveness is Liveness.RESTARTED
 
 
-def known_until(parts: Mapping[str, Verdict]) -> float | None:
+def known_until(parts: Mapping[str, RuleOutcome]) -> float | None:
     """Return up to when the job's verdict is known, epoch seconds; None while there is no watermark."""
     fired = [part.watermark_s for part in parts.values() if part.history.is_open and part.watermark_s is not None]
     if fired:
@@ -222,11 +222,11 @@ def known_until(parts: Mapping[str, Verdict]) -> float | None:
     return min(heard, default=None if whole is None else whole.watermark_s)
 
 
-def _silent_after_s(verdict: Verdict) -> float:
+def _silent_after_s(verdict: RuleOutcome) -> float:
     return max(verdict.clear_after_s, VANISHED_S)
 
 
-def combine(rule: str, verdicts: Mapping[str, Verdict], nodes_of_job: int = 1) -> Verdict:
+def combine(rule: str, verdicts: Mapping[str, RuleOutcome], nodes_of_job: int = 1) -> RuleOutcome:
     """Return the job's verdict of one rule, from its verdicts by node (at least one)."""
     merged, earlier = merged_episodes(verdicts)
     if set(verdicts) == {JOB_NODE}:
@@ -255,7 +255,7 @@ def combine(rule: str, verdicts: Mapping[str, Verdict], nodes_of_job: int = 1) -
     )
     firing = [name for name, each in verdicts.items() if each.history.is_open]
     firing = firing or [name for name, each in verdicts.items() if each.history.times_fired]
-    return Verdict(
+    return RuleOutcome(
         rule,
         result,
         _history([each.history for each in verdicts.values()]),
@@ -270,7 +270,7 @@ def combine(rule: str, verdicts: Mapping[str, Verdict], nodes_of_job: int = 1) -
     )
 
 
-def _counts(verdicts: Mapping[str, Verdict], nodes: Sequence[str], kind: str) -> tuple[Fact, ...]:
+def _counts(verdicts: Mapping[str, RuleOutcome], nodes: Sequence[str], kind: str) -> tuple[Fact, ...]:
     """Return on how many nodes the rule fires, and in how many of their points the kind was seen."""
     if len(nodes) < 2:
         return ()
@@ -298,7 +298,7 @@ def _worst(node: str, series: str | None) -> str | None:
     return node if series is None else f"{node}/{series}"
 
 
-def _badness(verdict: Verdict) -> tuple[bool, bool, bool, int, float, float, int]:
+def _badness(verdict: RuleOutcome) -> tuple[bool, bool, bool, int, float, float, int]:
     """Order verdicts of one rule: fired before not, then by what it wastes, affects, and how often it was seen."""
     result, history = verdict.result, verdict.history
     wasted, affected = result.wasted_share or 0.0, verdict.affected_share or 0.0

@@ -60,7 +60,7 @@ class Operation:
 
 
 # The last operation of a group that a rank entered, and the last that ended; -1 stands for none.
-Progress = tuple[int, int]
+GroupProgress = tuple[int, int]
 
 
 @dataclass(frozen=True, slots=True)
@@ -73,7 +73,7 @@ class Dump:
     rank: int
     groups: Mapping[str, tuple[str, tuple[int, ...]]]
     operations: tuple[Operation, ...]
-    progress: Mapping[int, Progress]
+    progress: Mapping[int, GroupProgress]
     group_ids: Mapping[int, str] = field(default_factory=dict)
     odd: int = 0
 
@@ -210,8 +210,8 @@ def _ranks_of_text(written: str) -> tuple[int, ...]:
     return _ranks([each.strip() for each in written.strip("[] ").split(",")])
 
 
-def _progress(status: Any) -> dict[int, Progress]:
-    found: dict[int, Progress] = {}
+def _progress(status: Any) -> dict[int, GroupProgress]:
+    found: dict[int, GroupProgress] = {}
     for key, note in status.items() if isinstance(status, dict) else ():
         number = _whole(key)
         if number is None or not isinstance(note, dict):

@@ -35,7 +35,7 @@ class StackError(UnusableError):
 
 
 @dataclass(frozen=True, slots=True)
-class Frame:
+class StackFrame:
     file: str
     line: int
     function: str
@@ -49,7 +49,7 @@ class ThreadStack:
     """A thread and its frames, innermost first."""
 
     name: str
-    frames: tuple[Frame, ...]
+    frames: tuple[StackFrame, ...]
 
 
 def _lines(text: str) -> list[str]:
@@ -95,16 +95,16 @@ def _of_json(text: str, name: str) -> Iterator[ThreadStack]:
             yield ThreadStack(str(thread.get("thread_name"))[:200], tuple(each for each in read if each is not None))
 
 
-def _json_frame(frame: Any) -> Frame | None:
+def _json_frame(frame: Any) -> StackFrame | None:
     if not isinstance(frame, dict) or not isinstance(frame.get("line"), int):
         return None
     file = frame.get("filename") or frame.get("short_filename")
-    return Frame(str(file)[:400], frame["line"], str(frame.get("name"))[:200])
+    return StackFrame(str(file)[:400], frame["line"], str(frame.get("name"))[:200])
 
 
 def _of_text(text: str) -> Iterator[ThreadStack]:
     name: str | None = None
-    frames: list[Frame] = []
+    frames: list[StackFrame] = []
     threads = 0
     for line in _lines(text):
         begins = _SPY_THREAD.match(line) or _FAULT_THREAD.match(line) if len(line) < LONGEST_LINE else None
@@ -118,6 +118,6 @@ def _of_text(text: str) -> Iterator[ThreadStack]:
         elif name is not None and len(line) < LONGEST_LINE and len(frames) < MOST_FRAMES:
             found = _SPY_FRAME.match(line) or _FAULT_FRAME.match(line)
             if found is not None:
-                frames.append(Frame(found["file"][:400], int(found["line"][:9]), found["name"][:200]))
+                frames.append(StackFrame(found["file"][:400], int(found["line"][:9]), found["name"][:200]))
     if name is not None:
         yield ThreadStack(name, tuple(frames))

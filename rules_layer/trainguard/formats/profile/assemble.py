@@ -12,7 +12,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from trainguard.formats.profile.snapshots import FULL_CORE, FloatArray, IntArray, Snapshots
-from trainguard.formats.profile.system import MAX_SERIES, SHORTEST_INTERVAL_S, Samples, Series, series_order
+from trainguard.formats.profile.system import MAX_SERIES, SHORTEST_INTERVAL_S, MetricSeries, Samples, series_order
 
 SAMPLING_INTERVALS_S = (0.1, 0.2, 0.5, 1.0, 5.0, 60.0)
 # SageMaker takes no shorter interval; one of an older version counts as this.
@@ -112,7 +112,7 @@ def with_times(samples: Samples) -> Samples:
         return samples
     times = np.unique(np.concatenate(further))
     series = np.zeros(times.size, dtype=np.int64)
-    return Samples(times, np.zeros(times.size), series, (Series(_FURTHER, ""),), samples.tally, samples.devices)
+    return Samples(times, np.zeros(times.size), series, (MetricSeries(_FURTHER, ""),), samples.tally, samples.devices)
 
 
 def of_gpus(samples: Samples) -> Samples:
@@ -126,7 +126,7 @@ def of_gpus(samples: Samples) -> Samples:
 def extend_gpu_names(known: tuple[str, ...], samples: Samples) -> tuple[str, ...]:
     """Append the samples' GPUs that are not known yet, gpu2 before gpu10, up to 64 in all."""
     seen = {series.name for series in samples.table if series.kind in {"gpu", "gpu_memory"}}
-    new = sorted(seen.difference(known), key=lambda name: series_order(Series("gpu", name)))
+    new = sorted(seen.difference(known), key=lambda name: series_order(MetricSeries("gpu", name)))
     return (*known, *new)[: max(MAX_SERIES["gpu"], len(known))]
 
 
@@ -250,7 +250,9 @@ def _mean(total: FloatArray, count: IntArray) -> FloatArray:
     return np.round(mean, 2)
 
 
-def _device_columns(matrix: FloatArray, table: tuple[Series, ...], kind: str, gpu_names: tuple[str, ...]) -> FloatArray:
+def _device_columns(
+    matrix: FloatArray, table: tuple[MetricSeries, ...], kind: str, gpu_names: tuple[str, ...]
+) -> FloatArray:
     columns = {series.name: index for index, series in enumerate(table) if series.kind == kind}
     result = np.full((matrix.shape[0], len(gpu_names)), np.nan)
     for place, name in enumerate(gpu_names):

@@ -8,7 +8,7 @@ import re
 from dataclasses import dataclass
 from typing import ClassVar
 
-from trainguard.core.errors import ForeignKeyError
+from trainguard.core.errors import UnreadableKeyError
 from trainguard.core.layout import JOB_ROOT, MAX_KEY_LENGTH, EndKey, ProfileRoot, check_key, hour_folder, root_of
 
 MINUTE_S = 60
@@ -108,7 +108,7 @@ FrameworkName = tuple[str, FrameworkKey, float]
 
 
 def match_key(key: str) -> ProfileKey | None:
-    """Read a key of a profile; None for another layout. Raises ForeignKeyError for times that cannot be."""
+    """Read a key of a profile; None for another layout. Raises UnreadableKeyError for times that cannot be."""
     if match := _SYSTEM.fullmatch(key):
         return SystemKey(root_of(match), match["node"], _time(key, match["minute"], "minute"))
     if match := _FRAMEWORK.fullmatch(key):
@@ -117,7 +117,7 @@ def match_key(key: str) -> ProfileKey | None:
     if match := _TF_METADATA.fullmatch(key):
         start_us, end_us = _time(key, match["start_us"]), _time(key, match["end_us"])
         if start_us > end_us:
-            raise ForeignKeyError(key, f"its start {start_us} lies after its end {end_us}")
+            raise UnreadableKeyError(key, f"its start {start_us} lies after its end {end_us}")
         process = match["process"] or UNNAMED_PROCESS
         return FrameworkKey(root_of(match), match["host"], process, TF_TRACE, end_us, start_us)
     if match := _END.fullmatch(key):
@@ -126,11 +126,11 @@ def match_key(key: str) -> ProfileKey | None:
 
 
 def parse_key(key: str) -> ProfileKey:
-    """Read a key, never URL-encoded; raises ForeignKeyError when it is no profile object that TrainGuard reads."""
+    """Read a key, never URL-encoded; raises UnreadableKeyError when it is no profile object that TrainGuard reads."""
     check_key(key)
     parsed = match_key(key)
     if parsed is None:
-        raise ForeignKeyError(key, f"expected {EXPECTED_KEYS}")
+        raise UnreadableKeyError(key, f"expected {EXPECTED_KEYS}")
     return parsed
 
 
@@ -147,5 +147,5 @@ def _time(key: str, digits: str, what: str = "time") -> int:
     """Return a minute in seconds, or a time in microseconds."""
     found = int(digits)
     if found < EARLIEST_MINUTE * (1 if what == "minute" else 1_000_000):
-        raise ForeignKeyError(key, f"its {what} {found} lies before 2015")
+        raise UnreadableKeyError(key, f"its {what} {found} lies before 2015")
     return found

@@ -153,7 +153,7 @@ class KnownLine(SystemLine, gc=False):
 
 
 @dataclass(frozen=True, slots=True)
-class Series:
+class MetricSeries:
     """One column of the samples: ``kind`` is a key of MAX_SERIES, ``name`` the device."""
 
     kind: str
@@ -172,7 +172,7 @@ class Samples:
     times: FloatArray
     values: FloatArray
     series: IntArray
-    table: tuple[Series, ...]
+    table: tuple[MetricSeries, ...]
     tally: Counter[str] = field(default_factory=Counter)
     devices: DeviceSamples = NO_DEVICES
 
@@ -302,7 +302,7 @@ class _SeriesColumns(dict[str, "_DeviceColumns"]):
 
     def __init__(self) -> None:
         super().__init__()
-        self._table: list[Series] = []
+        self._table: list[MetricSeries] = []
         self._sizes: Counter[str] = Counter()
 
     def __missing__(self, dimension: str) -> "_DeviceColumns":
@@ -323,7 +323,7 @@ class _SeriesColumns(dict[str, "_DeviceColumns"]):
         if self._sizes[kind] >= MAX_SERIES.get(kind, MOST_DEVICE_SERIES):
             return _TOO_MANY_SERIES
         self._sizes[kind] += 1
-        self._table.append(Series(kind, printable(name or "?")))
+        self._table.append(MetricSeries(kind, printable(name or "?")))
         return len(self._table) - 1
 
     def largest(self) -> FloatArray:
@@ -335,7 +335,7 @@ class _SeriesColumns(dict[str, "_DeviceColumns"]):
         ]
         return np.array([*limits, *[100.0] * -_NOT_JUDGED], dtype=np.float64)
 
-    def ordered(self) -> tuple[tuple[Series, ...], IntArray]:
+    def ordered(self) -> tuple[tuple[MetricSeries, ...], IntArray]:
         """Return the series in canonical order and each column's place in it."""
         keys = [series_order(series) for series in self._table]
         order = sorted(range(len(keys)), key=keys.__getitem__)
@@ -358,7 +358,7 @@ class _DeviceColumns(dict[str | None, int]):
 
 
 @lru_cache(maxsize=4_096)
-def series_order(series: Series) -> tuple[str, int, str]:
+def series_order(series: MetricSeries) -> tuple[str, int, str]:
     """Sort key that puts gpu2 before gpu10."""
     digits = "".join(character for character in series.name if character.isdecimal() and character.isascii())
     return series.kind, int(digits[:9] or 0), series.name

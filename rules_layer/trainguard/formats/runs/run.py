@@ -17,7 +17,7 @@ ONLY_NODE = "node-1"
 CUT = "the file ends inside a record"
 
 
-class Outcome(StrEnum):
+class RunOutcome(StrEnum):
     """How a run ended; the values are those of ``job.json``."""
 
     COMPLETED = "Completed"
@@ -116,7 +116,7 @@ class SourceRun:
     scalars: list[Recording] = field(default_factory=list)
     started_at: float | None = None
     ended_at: float | None = None
-    outcome: Outcome | None = None
+    outcome: RunOutcome | None = None
     gpu_type: str | None = None
     link: str | None = None
     owners: dict[str, str] = field(default_factory=dict)

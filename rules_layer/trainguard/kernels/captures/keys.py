@@ -65,7 +65,7 @@ _NAME = re.compile(r"(?P<who>.+?)(?:\.pt\.trace\.json|\.xplane\.pb|\.sqlite)(?:\
 
 
 @dataclass(frozen=True, slots=True)
-class TraceKey:
+class CaptureTraceKey:
     """A kernel trace or a memory snapshot; ``written_at`` is the time in its name, epoch seconds.
 
     ``folder`` begins the key, slash included: the traces of a capture have the same. A ``writer`` has one trace in it;
@@ -82,7 +82,7 @@ class TraceKey:
     is_snapshot: bool = False
 
 
-def match_key(key: str) -> TraceKey | None:
+def match_key(key: str) -> CaptureTraceKey | None:
     match = _TRACE.fullmatch(key) if len(key) <= MAX_KEY_LENGTH else None
     if match is None:
         return None
@@ -94,7 +94,7 @@ def match_key(key: str) -> TraceKey | None:
     return _read(root, f"{root.folder}{match['mark']}/", name, is_snapshot=is_snapshot)
 
 
-def match_below(key: str, root: ProfileRoot) -> TraceKey | None:
+def match_below(key: str, root: ProfileRoot) -> CaptureTraceKey | None:
     """Read the key of a trace or snapshot in any folder of a job; None for other objects, and of another job."""
     named = match_key(key)
     if named is not None:
@@ -114,18 +114,18 @@ def is_shared(part: str) -> bool:
     return not (_UNIT.fullmatch(part) or _RUN.fullmatch(part))
 
 
-def _read(root: ProfileRoot, above: str, name: str, *, is_snapshot: bool) -> TraceKey:
+def _read(root: ProfileRoot, above: str, name: str, *, is_snapshot: bool) -> CaptureTraceKey:
     *parts, file = name.split("/")
     shared = 0
     while shared < len(parts) and is_shared(parts[shared]) and not (is_snapshot and is_moment(parts[shared])):
         shared += 1
     folder, own = above + "".join(f"{part}/" for part in parts[:shared]), parts[shared:]
     if is_snapshot:
-        return TraceKey(root, folder, snapshot_writer(own, file), None, is_snapshot=True)
+        return CaptureTraceKey(root, folder, snapshot_writer(own, file), None, is_snapshot=True)
     timed = _TIMED.fullmatch(file)
     plain = timed or _NAME.fullmatch(file)
     who = file if plain is None else plain["who"]
-    return TraceKey(
+    return CaptureTraceKey(
         root=root,
         folder=folder,
         writer="/".join([*(part for part in own if not _RUN.fullmatch(part)), who]),
@@ -230,7 +230,7 @@ class TraceObject:
 
 
 @dataclass(frozen=True)
-class Snapshots:
+class SnapshotKeys:
     """The newest memory snapshot of each writer of a job, at least one; ``first`` is its oldest one of all.
 
     ``folder`` is that of the first one. ``replaced`` have a newer one beside them, ``left_out`` are more than are read.
@@ -262,7 +262,7 @@ class Capture:
     folder: str
     traces: Sequence[TraceObject]
     left_out: int = 0
-    snapshots: Snapshots | None = None
+    snapshots: SnapshotKeys | None = None
 
     @cached_property
     def name(self) -> str:
@@ -303,7 +303,7 @@ def captures_of(root: ProfileRoot, folder: str, listed: Iterable[ListedObject]) 
     return [Capture(folder, each[:MOST_TRACES], max(len(each) - MOST_TRACES, 0)) for each in found]
 
 
-def snapshots_of(root: ProfileRoot, listed: Mapping[str, Sequence[ListedObject]], before: float) -> Snapshots | None:
+def snapshots_of(root: ProfileRoot, listed: Mapping[str, Sequence[ListedObject]], before: float) -> SnapshotKeys | None:
     """Return the newest snapshots of a job in some folders of it, as if S3 had nothing newer; None without any.
 
     A rank has one wherever it lies, a writer of no known rank one in each folder.
@@ -325,7 +325,7 @@ def snapshots_of(root: ProfileRoot, listed: Mapping[str, Sequence[ListedObject]]
     kept = sorted(newest.values(), key=lambda each: each.at)[-MOST_TRACES:]
     if not kept:
         return None
-    return Snapshots(*found[0], kept, len(found) - len(newest), len(newest) - len(kept))
+    return SnapshotKeys(*found[0], kept, len(found) - len(newest), len(newest) - len(kept))
 
 
 def _by_numbers(key: str) -> list[str | int]:
@@ -363,7 +363,7 @@ def _traces(
             yield _trace(key, each)
 
 
-def _trace(key: TraceKey, listed: ListedObject) -> TraceObject:
+def _trace(key: CaptureTraceKey, listed: ListedObject) -> TraceObject:
     # A name's time is one that lies before the object was there, give or take an hour.
     named, modified_at = key.written_at, listed.last_modified
     return TraceObject(

@@ -4,7 +4,7 @@ from collections import Counter
 from collections.abc import Collection, Iterator, Mapping
 from typing import Literal, TypeVar
 
-from trainguard.kernels.changes import Aspect, Comparability, Difference
+from trainguard.kernels.changes import Aspect, Comparability, KernelDifference
 from trainguard.kernels.comparison.noise import FEWEST, LEAST_COMMON
 from trainguard.kernels.costs import short_shapes
 from trainguard.kernels.document import RankProfile
@@ -28,7 +28,7 @@ def comparability(before: RankProfile, after: RankProfile) -> Comparability:
 
 Verdict = Literal["yes", "in_part", "no"]
 # None is of what a profile does not say.
-_Found = list[Difference] | None
+_Found = list[KernelDifference] | None
 
 
 def _looked_at(before: RankProfile, after: RankProfile) -> Iterator[tuple[Aspect, _Found]]:
@@ -46,7 +46,7 @@ def _looked_at(before: RankProfile, after: RankProfile) -> Iterator[tuple[Aspect
 def _texts(aspect: Aspect, before: str, after: str) -> _Found:
     if not before or not after:
         return None
-    return [] if before == after else [Difference(aspect=aspect, before=before, after=after)]
+    return [] if before == after else [KernelDifference(aspect=aspect, before=before, after=after)]
 
 
 def _models(rank: RankProfile) -> str:
@@ -81,7 +81,7 @@ def _kernels(before: RankProfile, after: RankProfile) -> _Found:
     shares = _common(old, new), _common(new, old)
     if min(shares) >= LEAST_COMMON:
         return []
-    return [Difference(aspect="kernels", before=_percent(shares[0]), after=_percent(shares[1]))]
+    return [KernelDifference(aspect="kernels", before=_percent(shares[0]), after=_percent(shares[1]))]
 
 
 def _shapes(before: RankProfile, after: RankProfile) -> _Found:
@@ -95,7 +95,7 @@ def _shapes(before: RankProfile, after: RankProfile) -> _Found:
     name = max(mine, key=lambda key: (key not in others) * mine[key])[0]
     longest = (max((key for key in each if key[0] == name), key=each.__getitem__)[1] for each in (others, mine))
     one, other = (short_shapes(each) for each in longest)
-    return [Difference(aspect="shapes", name=name, before=one, after=other)]
+    return [KernelDifference(aspect="shapes", name=name, before=one, after=other)]
 
 
 def _with_shapes(rank: RankProfile) -> Counter[tuple[str, str]]:
@@ -111,19 +111,19 @@ def _steps(before: RankProfile, after: RankProfile) -> _Found:
     if not any(counts):
         return None
     few = min(counts) < FEWEST
-    return [Difference(aspect="steps", before=str(counts[0]), after=str(counts[1]))] if few else []
+    return [KernelDifference(aspect="steps", before=str(counts[0]), after=str(counts[1]))] if few else []
 
 
 def _software(before: RankProfile, after: RankProfile) -> _Found:
     known = [name for name in before.software if name in after.software and name not in OPTIONS]
     found = [
-        Difference(aspect="software", name=name, before=before.software[name], after=after.software[name])
+        KernelDifference(aspect="software", name=name, before=before.software[name], after=after.software[name])
         for name in known
         if before.software[name] != after.software[name]
     ]
     return found if known else None
 
 
-def _recording(before: RankProfile, after: RankProfile) -> list[Difference]:
+def _recording(before: RankProfile, after: RankProfile) -> list[KernelDifference]:
     pairs = [(name, before.software.get(name, "off"), after.software.get(name, "off")) for name in OPTIONS]
-    return [Difference(aspect="recording", name=name, before=a, after=b) for name, a, b in pairs if a != b]
+    return [KernelDifference(aspect="recording", name=name, before=a, after=b) for name, a, b in pairs if a != b]

@@ -5,9 +5,9 @@ from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
 
 from trainguard.core.units import counted
-from trainguard.kernels.changes import Change, ChangedEntry, Comparison, RankComparison, StepChange
+from trainguard.kernels.changes import Change, ChangedEntry, KernelComparison, RankComparison, StepChange
 from trainguard.kernels.comparison.comparable import comparability
-from trainguard.kernels.comparison.noise import FEWEST, LEAST, Pace, mean_run, pace_of, run_noise, step_noise
+from trainguard.kernels.comparison.noise import FEWEST, LEAST, CapturePace, mean_run, pace_of, run_noise, step_noise
 from trainguard.kernels.document import KernelProfiles, RankProfile
 from trainguard.kernels.entries import KernelEntry, TypicalStep
 
@@ -18,10 +18,10 @@ SAME_RUNS = 0.01
 MOST_ENTRIES = 200
 
 
-def compared(before: KernelProfiles, after: KernelProfiles) -> Comparison:
+def compared(before: KernelProfiles, after: KernelProfiles) -> KernelComparison:
     """Return what changed from one profile to the other, by rank; single traces are compared whatever their ranks."""
     pairs, notes = _pairs(before.ranks, after.ranks)
-    return Comparison(before=before.source, ranks=[_compared(*pair) for pair in pairs], notes=notes)
+    return KernelComparison(before=before.source, ranks=[_compared(*pair) for pair in pairs], notes=notes)
 
 
 def _pairs(
@@ -112,7 +112,7 @@ def _step(before: TypicalStep, after: TypicalStep) -> StepChange:
     )
 
 
-def _windows(before: RankProfile, after: RankProfile, pace: Pace) -> StepChange:
+def _windows(before: RankProfile, after: RankProfile, pace: CapturePace) -> StepChange:
     old, new, (work, noise) = before.window_parts, after.window_parts, pace
     parts = {name: round(new[name] / work - old[name]) for name in new}
     after_ns = round(after.window_ns / work)

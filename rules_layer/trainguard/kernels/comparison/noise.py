@@ -17,10 +17,10 @@ _PRECISE = 1_000_000
 
 
 # 0.5 of a window with half of the older one's work, and by how much of it that is unsure.
-Pace = tuple[float, float]
+CapturePace = tuple[float, float]
 
 
-def pace_of(before: RankProfile, after: RankProfile) -> Pace | None:
+def pace_of(before: RankProfile, after: RankProfile) -> CapturePace | None:
     """Return the median over kernels, weighted with their time; None where too little time is in common ones."""
     old = {each.name: each for each in before.kernels}
     pairs = [(old[each.name], each) for each in after.kernels if each.name in old]

@@ -9,7 +9,7 @@ from trainguard.kernels.changes import (
     Change,
     ChangedEntry,
     Comparability,
-    Difference,
+    KernelDifference,
     RankComparison,
     StepChange,
 )
@@ -54,7 +54,7 @@ def comparable(found: Comparability) -> str:
     return f"{_VERDICTS[found.verdict]}: {'; '.join(map(_difference, found.differences))}. {unknown}".rstrip()
 
 
-def _difference(found: Difference) -> str:
+def _difference(found: KernelDifference) -> str:
     if found.aspect == "kernels":
         return f"{found.before} of the kernel time before, {found.after} now, is in kernels that both have"
     if found.aspect == "steps":

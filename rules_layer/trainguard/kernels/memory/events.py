@@ -6,7 +6,7 @@ from collections.abc import Iterator, Sequence
 import numpy as np
 
 from trainguard.kernels.columns import Ints, MemoryRows, Rows, Trace
-from trainguard.kernels.memory.history import MOST_EVENTS, MOST_FRAMES, History, Phase, Place
+from trainguard.kernels.memory.history import MOST_EVENTS, MOST_FRAMES, MemoryHistory, MemoryPhase, Place
 
 _STEP = re.compile(r"ProfilerStep#?\s*\d+")
 _LOADER = "enumerate(DataLoader)"
@@ -20,14 +20,14 @@ MOST_NESTED = 2_000_000
 DEEPEST = 127
 
 
-def histories_of(trace: Trace, step_starts: Ints) -> list[History]:
+def histories_of(trace: Trace, step_starts: Ints) -> list[MemoryHistory]:
     """Return the history of each GPU that events are of; of the host where they are of no GPU."""
     rows = trace.memory
     devices = [device for device in np.unique(rows.device).tolist() if device >= 0] or [-1] * bool(len(rows))
     return [_history(trace, device, step_starts) for device in devices]
 
 
-def _history(trace: Trace, device: int, step_starts: Ints) -> History:
+def _history(trace: Trace, device: int, step_starts: Ints) -> MemoryHistory:
     rows = trace.memory
     chosen = np.flatnonzero(rows.device == device)
     chosen = chosen[np.argsort(rows.at[chosen], kind="stable")]
@@ -36,7 +36,7 @@ def _history(trace: Trace, device: int, step_starts: Ints) -> History:
     places, context, place = _callers(trace, chosen)
     allocated, begins_with, is_relative = _allocated(rows, chosen)
     at = rows.at[chosen]
-    return History(
+    return MemoryHistory(
         device=device,
         source="trace",
         at=at,
@@ -112,18 +112,18 @@ def _callers(trace: Trace, events: Ints) -> tuple[list[Place], Ints, Ints]:
                 places.append((*key[0][: MOST_FRAMES // 2], *_shown(key[1])))
             found[event] = numbers[key]
             phase[event] = _phase(calls)
-        if set(phase[mine].tolist()) == {Phase.UNKNOWN, Phase.BACKWARD}:
+        if set(phase[mine].tolist()) == {MemoryPhase.UNKNOWN, MemoryPhase.BACKWARD}:
             # A thread of backward alone: it also frees between its operators.
-            phase[mine] = Phase.BACKWARD
+            phase[mine] = MemoryPhase.BACKWARD
     return places or [()], phase, found
 
 
-def _phase(calls: Place) -> Phase:
+def _phase(calls: Place) -> MemoryPhase:
     if any(_OPTIMIZER.match(name) for name in calls):
-        return Phase.OPTIMIZER
+        return MemoryPhase.OPTIMIZER
     if any(_BACKWARD.match(name) for name in calls):
-        return Phase.BACKWARD
-    return Phase.FORWARD if calls else Phase.UNKNOWN
+        return MemoryPhase.BACKWARD
+    return MemoryPhase.FORWARD if calls else MemoryPhase.UNKNOWN
 
 
 _FUNCTION = re.compile(r"(?P<file>.+\.py)\((?P<line>\d+)\): (?P<name>.+)", re.DOTALL)

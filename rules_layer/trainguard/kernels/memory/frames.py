@@ -4,7 +4,7 @@ import re
 from collections.abc import Sequence
 from typing import Any
 
-from trainguard.kernels.memory.history import MOST_FRAMES, Phase, Place
+from trainguard.kernels.memory.history import MOST_FRAMES, MemoryPhase, Place
 
 # Frames of a stack, from the innermost one, that are looked at.
 LOOKED_AT = 256
@@ -31,21 +31,21 @@ class Frames:
         self.places: list[Place] = [()]
         self.has_python = False
         self._numbers: dict[Place, int] = {(): 0}
-        self._known: dict[int, tuple[Any, int, Phase]] = {}
+        self._known: dict[int, tuple[Any, int, MemoryPhase]] = {}
 
-    def place(self, frames: Any) -> tuple[int, Phase]:
+    def place(self, frames: Any) -> tuple[int, MemoryPhase]:
         """Return the number of a stack, and its phase; `Phase.UNKNOWN` without a stack."""
         if not isinstance(frames, list | tuple) or not frames:
-            return 0, Phase.UNKNOWN
+            return 0, MemoryPhase.UNKNOWN
         known = self._known.get(id(frames))
         if known is None:
             if len(self._known) >= MOST_STACKS:
-                return 0, Phase.UNKNOWN
+                return 0, MemoryPhase.UNKNOWN
             # The stack is kept, so that its identity stays its own.
             known = self._known[id(frames)] = (frames, *self._read(frames))
         return known[1], known[2]
 
-    def _read(self, frames: Sequence[Any]) -> tuple[int, Phase]:
+    def _read(self, frames: Sequence[Any]) -> tuple[int, MemoryPhase]:
         found = [
             (each["filename"][-LONGEST_TEXT:], each.get("line"), each["name"][:LONGEST_TEXT])
             for each in frames[:LOOKED_AT]
@@ -61,14 +61,14 @@ class Frames:
         return self._numbers[place], _phase(found)
 
 
-def _phase(frames: Sequence[tuple[str, Any, str]]) -> Phase:
+def _phase(frames: Sequence[tuple[str, Any, str]]) -> MemoryPhase:
     if any(_OPTIMIZER_FILE.search(file) or name == "zero_grad" for file, _, name in frames):
-        return Phase.OPTIMIZER
+        return MemoryPhase.OPTIMIZER
     if any(_BACKWARD_NAME.fullmatch(name) for _, _, name in frames):
-        return Phase.BACKWARD
+        return MemoryPhase.BACKWARD
     if any(_is_setup(file, name) for file, _, name in frames):
-        return Phase.SETUP
-    return Phase.FORWARD if frames else Phase.UNKNOWN
+        return MemoryPhase.SETUP
+    return MemoryPhase.FORWARD if frames else MemoryPhase.UNKNOWN
 
 
 def _is_setup(file: str, name: str) -> bool:

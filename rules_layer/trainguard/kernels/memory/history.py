@@ -33,7 +33,7 @@ MOST_MARKS = 500
 WARM_UP = 2
 
 
-class Phase(IntEnum):
+class MemoryPhase(IntEnum):
     UNKNOWN = 0
     SETUP = 1
     FORWARD = 2
@@ -46,7 +46,7 @@ Place = tuple[str, ...]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class History:
+class MemoryHistory:
     """N events and M allocations of one device; sizes in bytes.
 
     at: When each event was, in nanoseconds, or its number where ``clock`` is ``events``; int64[N], rising.
@@ -86,7 +86,7 @@ class History:
         return len(self.at)
 
 
-def memory_entry(history: History) -> GpuMemory:
+def memory_entry(history: MemoryHistory) -> GpuMemory:
     kinds = kinds_of(history)
     held = by_kind(history, kinds)
     peak = int(np.argmax(history.allocated))
@@ -120,7 +120,7 @@ def memory_entry(history: History) -> GpuMemory:
     )
 
 
-def _stretches(history: History) -> Ints:
+def _stretches(history: MemoryHistory) -> Ints:
     """Return for each event its stretch of one phase: it lasts until an event is of another one, or a step begins."""
     last = np.maximum.accumulate(np.where(history.context > 0, np.arange(len(history)), 0))
     filled = history.context[last]
@@ -130,7 +130,7 @@ def _stretches(history: History) -> Ints:
     return counted
 
 
-def kinds_of(history: History) -> Ints:
+def kinds_of(history: MemoryHistory) -> Ints:
     """Return for what each allocation is held, as an index into `KINDS`, by phase and by how long it is held.
 
     What is freed in the stretch of a phase that allocates it is workspace. What backward leaves is gradients, what the
@@ -142,20 +142,20 @@ def kinds_of(history: History) -> Ints:
     ended = np.where(history.died < count, stretch[np.minimum(history.died, count - 1)], stretch[-1] + 1)
     kept = (history.died == count) & (begun < int(stretch[-1]) - 2)
     left = {
-        Phase.UNKNOWN: MemoryKind.UNATTRIBUTED,
-        Phase.SETUP: MemoryKind.PARAMETERS,
-        Phase.FORWARD: MemoryKind.ACTIVATIONS,
-        Phase.BACKWARD: MemoryKind.GRADIENTS,
-        Phase.OPTIMIZER: MemoryKind.OPTIMIZER_STATE,
+        MemoryPhase.UNKNOWN: MemoryKind.UNATTRIBUTED,
+        MemoryPhase.SETUP: MemoryKind.PARAMETERS,
+        MemoryPhase.FORWARD: MemoryKind.ACTIVATIONS,
+        MemoryPhase.BACKWARD: MemoryKind.GRADIENTS,
+        MemoryPhase.OPTIMIZER: MemoryKind.OPTIMIZER_STATE,
     }
-    kinds = np.array([KINDS.index(left[phase]) for phase in Phase], dtype=np.int64)[history.phase]
-    kinds[(history.phase == Phase.FORWARD) & kept] = KINDS.index(MemoryKind.UNATTRIBUTED)
-    passing = (history.phase != Phase.UNKNOWN) & (begun == ended) & ~_perhaps_gradients(history, stretch, ended)
+    kinds = np.array([KINDS.index(left[phase]) for phase in MemoryPhase], dtype=np.int64)[history.phase]
+    kinds[(history.phase == MemoryPhase.FORWARD) & kept] = KINDS.index(MemoryKind.UNATTRIBUTED)
+    passing = (history.phase != MemoryPhase.UNKNOWN) & (begun == ended) & ~_perhaps_gradients(history, stretch, ended)
     kinds[passing] = KINDS.index(MemoryKind.WORKSPACE)
     return kinds
 
 
-def _perhaps_gradients(history: History, stretch: Ints, ended: Ints) -> Bools:
+def _perhaps_gradients(history: MemoryHistory, stretch: Ints, ended: Ints) -> Bools:
     """Return what backward allocates and somebody unknown frees when backward allocates nothing more.
 
     An optimizer that allocates nothing leaves no sign of where backward ends.
@@ -164,11 +164,13 @@ def _perhaps_gradients(history: History, stretch: Ints, ended: Ints) -> Bools:
     born = history.born[history.born >= 0]
     np.maximum.at(last, stretch[born], born)
     freed_by = history.context[np.minimum(history.died, len(history) - 1)]
-    found: Bools = (history.phase == Phase.BACKWARD) & (history.died > last[ended]) & (freed_by == Phase.UNKNOWN)
+    found: Bools = (
+        (history.phase == MemoryPhase.BACKWARD) & (history.died > last[ended]) & (freed_by == MemoryPhase.UNKNOWN)
+    )
     return found
 
 
-def by_kind(history: History, kinds: Ints) -> Ints:
+def by_kind(history: MemoryHistory, kinds: Ints) -> Ints:
     """Return the bytes of each of `KINDS` after each event; together what is allocated, so none is negative."""
     held = np.array([_held(history, kinds == place) for place in range(len(KINDS))])
     other = KINDS.index(MemoryKind.UNATTRIBUTED)
@@ -203,7 +205,7 @@ def chosen_moments(at: Ints, allocated: Ints) -> Ints:
     return order[first]
 
 
-def holders_of(history: History, kinds: Ints, moment: int) -> list[MemoryHolder]:
+def holders_of(history: MemoryHistory, kinds: Ints, moment: int) -> list[MemoryHolder]:
     """Return what is held after an event by kind and place, the largest first."""
     alive = np.flatnonzero((history.born <= moment) & (history.died > moment))
     key = kinds[alive] * max(len(history.places), 1) + history.place[alive]
@@ -227,7 +229,7 @@ def shown_place(place: Place) -> list[str]:
     return [one_line(frame, LONGEST_FRAME) for frame in place[:MOST_FRAMES]]
 
 
-def estimates_of(history: History, kinds: Ints, held: Ints) -> list[MemoryEstimate]:
+def estimates_of(history: MemoryHistory, kinds: Ints, held: Ints) -> list[MemoryEstimate]:
     """Return what could be saved at most: when an allocation failed all that a change acts on, as all else did fit.
 
     Of a peak it is the peak, less the most that is left at any moment.
@@ -235,7 +237,9 @@ def estimates_of(history: History, kinds: Ints, held: Ints) -> list[MemoryEstima
     allocated, failed = history.allocated, history.failed_at
     moment = int(np.argmax(allocated)) if failed < 0 else failed
     activations = held[KINDS.index(MemoryKind.ACTIVATIONS)]
-    passing = (kinds == KINDS.index(MemoryKind.WORKSPACE)) & np.isin(history.phase, (Phase.FORWARD, Phase.BACKWARD))
+    passing = (kinds == KINDS.index(MemoryKind.WORKSPACE)) & np.isin(
+        history.phase, (MemoryPhase.FORWARD, MemoryPhase.BACKWARD)
+    )
     of_batch = np.minimum(activations + _held(history, passing), allocated)
     found = []
     changes: tuple[tuple[Literal["recompute", "half_batch"], Ints, Ints], ...] = (
@@ -249,7 +253,7 @@ def estimates_of(history: History, kinds: Ints, held: Ints) -> list[MemoryEstima
     return found
 
 
-def _held(history: History, mask: Bools) -> Ints:
+def _held(history: MemoryHistory, mask: Bools) -> Ints:
     """Return the bytes of some allocations after each event."""
     held = np.zeros(len(history) + 1, dtype=np.int64)
     np.add.at(held, np.maximum(history.born[mask], 0), history.size[mask])
@@ -257,7 +261,7 @@ def _held(history: History, mask: Bools) -> Ints:
     return np.cumsum(held[:-1], dtype=np.int64)
 
 
-def growth_of(history: History) -> MemoryGrowth | None:
+def growth_of(history: MemoryHistory) -> MemoryGrowth | None:
     """Return memory at the start of each step behind the first two; None of fewer than four."""
     marks = history.marks[WARM_UP:][-MOST_MARKS:]
     if len(marks) < 4:
@@ -268,7 +272,7 @@ def growth_of(history: History) -> MemoryGrowth | None:
     return MemoryGrowth(at_steps=before[marks].tolist(), kept=size, where=where)
 
 
-def _largest(history: History, mask: Bools) -> tuple[list[str], int]:
+def _largest(history: MemoryHistory, mask: Bools) -> tuple[list[str], int]:
     if not mask.any():
         return [], 0
     total = np.zeros(len(history.places), dtype=np.int64)

@@ -18,7 +18,7 @@ from trainguard.formats.plain_pickle import PickleError, read_plain
 from trainguard.kernels.columns import Ints
 from trainguard.kernels.memory.entries import GpuMemory, MemoryFragments, OutOfMemory
 from trainguard.kernels.memory.frames import Frames
-from trainguard.kernels.memory.history import MOST_EVENTS, History, Phase, shown_place
+from trainguard.kernels.memory.history import MOST_EVENTS, MemoryHistory, MemoryPhase, shown_place
 
 MOST_DEVICES = 1_024
 # A larger block is a broken one; so their sums fit into 64 bits.
@@ -34,14 +34,14 @@ T = TypeVar("T")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Snapshot:
+class MemorySnapshot:
     """One process's snapshot: a history for each device that has events or segments; ``tally`` counts what is odd.
 
     ``memory`` is that of a memory timeline, which has no history.
     """
 
     name: str
-    histories: list[History]
+    histories: list[MemoryHistory]
     tally: dict[str, int]
     memory: list[GpuMemory] = field(default_factory=list)
 
@@ -51,7 +51,7 @@ def is_snapshot(first: bytes) -> bool:
     return _PICKLE.match(first) is not None or _JSON.match(first) is not None
 
 
-def read_snapshot(name: str, data: bytes) -> Snapshot:
+def read_snapshot(name: str, data: bytes) -> MemorySnapshot:
     """Read a snapshot; raises KernelTraceError for what is none."""
     try:
         found = read_plain(data) if _PICKLE.match(data) else msgspec.json.decode(data)
@@ -84,7 +84,7 @@ class _Reader:
         expandable = settings.get("expandable_segments") if isinstance(settings, dict) else None
         self._expandable = expandable if isinstance(expandable, bool) else None
 
-    def snapshot(self) -> Snapshot:
+    def snapshot(self) -> MemorySnapshot:
         held = self._segments()
         traces = _list(self._found.get("device_traces"))[:MOST_DEVICES]
         devices = sorted({*held, *(device for device, events in enumerate(traces) if _list(events))})
@@ -102,7 +102,7 @@ class _Reader:
         ]
         if not histories:
             raise KernelTraceError(self._name, "a memory snapshot without a block or an event, expected some of a GPU")
-        return Snapshot(name=self._name, histories=histories, tally={k: v for k, v in self._tally.items() if v})
+        return MemorySnapshot(name=self._name, histories=histories, tally={k: v for k, v in self._tally.items() if v})
 
     def _bounded(self, entries: Sequence[T]) -> Iterator[T]:
         """Yield entries, of all lists together as many as are read: one list can stand in many places."""
@@ -154,7 +154,7 @@ class _Reader:
         parts.largest_free = max(parts.largest_free, *free_blocks)
         parts.inactive_split += free if in_use else 0
 
-    def _history(self, device: int, events: Sequence[Any], held: _Held) -> History | None:
+    def _history(self, device: int, events: Sequence[Any], held: _Held) -> MemoryHistory | None:
         if not events and not held[0]:
             return None
         lives = _Lives(self._frames)
@@ -184,7 +184,7 @@ class _Lives:
             return
         if action == "oom":
             self._ran_out = (len(self._steps), event)
-            self._step(event, 0, 0, Phase.UNKNOWN)
+            self._step(event, 0, 0, MemoryPhase.UNKNOWN)
             return
         way, segment = _SIZE.get(action, 0), _SEGMENT.get(action, 0)
         if not way and not segment:
@@ -196,19 +196,19 @@ class _Lives:
         place, phase = self._frames.place(event.get("frames"))
         if way > 0:
             # Where others have a stack, one without is of a thread without Python: that of backward.
-            phase = phase or Phase.BACKWARD
+            phase = phase or MemoryPhase.BACKWARD
             self._allocate(address, size, place, phase)
         elif way < 0:
             self._frees_have_stacks = self._frees_have_stacks or place > 0
             self._free(address)
-        self._step(event, way * size, segment * size, phase if way else Phase.UNKNOWN)
+        self._step(event, way * size, segment * size, phase if way else MemoryPhase.UNKNOWN)
 
-    def _step(self, event: dict[str, Any], size: int, segment: int, phase: Phase) -> None:
+    def _step(self, event: dict[str, Any], size: int, segment: int, phase: MemoryPhase) -> None:
         time = event.get("time_us")
         self._times.append(time if type(time) is int and 0 <= time < 1 << 52 else -1)
         self._steps.append((size, segment, phase))
 
-    def _allocate(self, address: int, size: int, place: int, phase: Phase) -> None:
+    def _allocate(self, address: int, size: int, place: int, phase: MemoryPhase) -> None:
         self._counts["lost_frees"] += address in self._held
         self._free(address, is_seen=True)
         self._held[address] = len(self._allocations)
@@ -224,7 +224,7 @@ class _Lives:
     def end(self, blocks: dict[int, tuple[int, Any]]) -> None:
         """Compare with the blocks that are held at the end: those without an event are from before the recording."""
         if not self._steps:
-            self._step({}, 0, 0, Phase.UNKNOWN)
+            self._step({}, 0, 0, MemoryPhase.UNKNOWN)
         for address, known in self._held.items():
             if address not in blocks:
                 self._allocations[known][2] = len(self._steps) - 1
@@ -232,11 +232,11 @@ class _Lives:
         for address, (size, frames) in blocks.items():
             if address not in self._held:
                 place, phase = self._frames.place(frames)
-                known_phase = phase if phase in (Phase.SETUP, Phase.OPTIMIZER) else Phase.UNKNOWN
+                known_phase = phase if phase in (MemoryPhase.SETUP, MemoryPhase.OPTIMIZER) else MemoryPhase.UNKNOWN
                 self._allocations.append([size, -1, -1, known_phase, place])
                 self._counts["earlier"] += 1
 
-    def history(self, device: int, held: _Held, expandable: bool | None) -> History:
+    def history(self, device: int, held: _Held, expandable: bool | None) -> MemoryHistory:
         count, (blocks, parts) = len(self._steps), held
         deltas = np.array(self._steps, dtype=np.int64).reshape(-1, 3)
         asked = sum(size for size, _ in blocks.values())
@@ -249,11 +249,11 @@ class _Lives:
         context = deltas[:, 2]
         if self._frees_have_stacks:
             # So do those of backward's thread, which has no Python.
-            context = np.where((deltas[:, 0] < 0) & (context == Phase.UNKNOWN), Phase.BACKWARD, context)
+            context = np.where((deltas[:, 0] < 0) & (context == MemoryPhase.UNKNOWN), MemoryPhase.BACKWARD, context)
         if not self._frames.has_python:
             phase, context = np.zeros_like(phase), np.zeros_like(context)
         at, is_timed = _clock(self._times)
-        history = History(
+        history = MemoryHistory(
             device=device,
             source="snapshot",
             clock="time" if is_timed else "events",
@@ -274,7 +274,7 @@ class _Lives:
         )
         return _with_steps(self._with_failure(history))
 
-    def _with_failure(self, history: History) -> History:
+    def _with_failure(self, history: MemoryHistory) -> MemoryHistory:
         if self._ran_out is None:
             return history
         place, event = self._ran_out
@@ -295,14 +295,14 @@ class _Lives:
         return replace(history, ran_out=failure, failed_at=place, limit=limit)
 
 
-def _with_steps(history: History) -> History:
+def _with_steps(history: MemoryHistory) -> MemoryHistory:
     """Mark where forward begins behind the optimizer; behind backward where the optimizer allocates nothing."""
-    known = np.flatnonzero((history.born >= 0) & (history.phase >= Phase.FORWARD))
+    known = np.flatnonzero((history.born >= 0) & (history.phase >= MemoryPhase.FORWARD))
     known = known[np.argsort(history.born[known], kind="stable")]
     phase = history.phase[known]
-    optimizers = np.count_nonzero((phase[:-1] == Phase.OPTIMIZER) & (phase[1:] != Phase.OPTIMIZER))
-    before = Phase.OPTIMIZER if optimizers > 1 else Phase.BACKWARD
-    begins = np.flatnonzero((phase[:-1] == before) & (phase[1:] == Phase.FORWARD)) + 1
+    optimizers = np.count_nonzero((phase[:-1] == MemoryPhase.OPTIMIZER) & (phase[1:] != MemoryPhase.OPTIMIZER))
+    before = MemoryPhase.OPTIMIZER if optimizers > 1 else MemoryPhase.BACKWARD
+    begins = np.flatnonzero((phase[:-1] == before) & (phase[1:] == MemoryPhase.FORWARD)) + 1
     return replace(history, marks=history.born[known[begins]])
 
 

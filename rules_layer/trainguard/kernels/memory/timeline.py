@@ -16,7 +16,7 @@ from trainguard.core.errors import KernelTraceError
 from trainguard.kernels.columns import Ints
 from trainguard.kernels.memory.entries import KINDS, UNNAMED, GpuMemory, MemoryKind
 from trainguard.kernels.memory.history import MOST_EVENTS, curve_of
-from trainguard.kernels.memory.snapshot import LARGEST_BYTES, NS_PER_US, Snapshot
+from trainguard.kernels.memory.snapshot import LARGEST_BYTES, NS_PER_US, MemorySnapshot
 
 EXPECTED = "expected the .json or .raw.json of export_memory_timeline"
 
@@ -46,7 +46,7 @@ def is_timeline(first: bytes) -> bool:
     return _FIRST.match(first) is not None
 
 
-def read_timeline(name: str, data: bytes) -> Snapshot:
+def read_timeline(name: str, data: bytes) -> MemorySnapshot:
     """Read a memory timeline; raises KernelTraceError for what is none."""
     tally: Counter[str] = Counter()
     try:
@@ -61,7 +61,7 @@ def read_timeline(name: str, data: bytes) -> Snapshot:
     # Nothing is negative: where events are lost, more was held than is known.
     tally["inconsistent"] += int((held < 0).any(axis=1).sum())
     memory = _memory(np.maximum.accumulate(at), np.maximum(held, 0))
-    return Snapshot(name=name, histories=[], tally={k: v for k, v in tally.items() if v}, memory=[memory])
+    return MemorySnapshot(name=name, histories=[], tally={k: v for k, v in tally.items() if v}, memory=[memory])
 
 
 def _of_rows(found: tuple[list[int], list[list[int]]], tally: Counter[str]) -> tuple[Ints, Ints]:

@@ -10,7 +10,7 @@ from enum import StrEnum
 from functools import lru_cache
 
 
-class Family(StrEnum):
+class KernelFamily(StrEnum):
     """What a row of the GPU does; ``normalisation`` has softmax, ``optimizer`` all operations over lists of tensors."""
 
     GEMM = "gemm"
@@ -27,7 +27,7 @@ class Family(StrEnum):
 
 
 # Families that tensor cores can compute.
-MATRIX = frozenset({Family.GEMM, Family.ATTENTION, Family.CONVOLUTION})
+MATRIX = frozenset({KernelFamily.GEMM, KernelFamily.ATTENTION, KernelFamily.CONVOLUTION})
 
 
 class Core(StrEnum):
@@ -50,10 +50,10 @@ _PRODUCT = r"(?:gemm|conv(?!ert)|matmul|moe_kernel|flash|fmha|attention|sdpa)"
 
 _NORMALISATION = r"(?:batch|layer|group|rms|instance|l2|add|qk)_?norm(?!al_)|softmax|rowwise_?moments|gammabeta"
 
-_SORTS: tuple[tuple[Family, Core, re.Pattern[str]], ...] = (
+_SORTS: tuple[tuple[KernelFamily, Core, re.Pattern[str]], ...] = (
     # The first line that fits the function's own name is taken, else the first that fits the whole name.
     (
-        Family.COPY, Core.NEVER,
+        KernelFamily.COPY, Core.NEVER,
         any_of(
             "reshape_and_cache", "concat_and_cache", "kv_?cache.*(?:copy|store|write|set)", "catarray",
             "nchwtonhwc", "nhwctonchw", rf"^(?!.*(?:{_PRODUCT}|cast)).*transpose",
@@ -63,7 +63,7 @@ _SORTS: tuple[tuple[Family, Core, re.Pattern[str]], ...] = (
         ),
     ),
     (
-        Family.OPTIMIZER, Core.NEVER,
+        KernelFamily.OPTIMIZER, Core.NEVER,
         any_of(
             "multi_tensor", "multitensor", r"(?<![a-z])(?:fused_?)?adam(?:w|a|ax)?(?![a-z])",
             "fused_?(?:sgd|adagrad)", "fusedadam", "(?<![a-z])lamb_", "triton_for_fused",
@@ -72,24 +72,24 @@ _SORTS: tuple[tuple[Family, Core, re.Pattern[str]], ...] = (
         ),
     ),
     (
-        Family.NORMALISATION, Core.NEVER,
+        KernelFamily.NORMALISATION, Core.NEVER,
         any_of(
             rf"{_INDUCTOR}.*(?:{_NORMALISATION}|var_mean|mean_rsqrt|rsqrt)",
             rf"^(?!triton_|.*{_PRODUCT}).*(?:{_NORMALISATION})", r"(?<![a-z])(?:bn|ln)_(?:fw|bw|stat)",
             "cucompute(?:part)?grad", "cudnn.*::bn_", "norm_fwd", "norm_bwd", "spatial_?bn", "norm_kernel",
         ),
     ),
-    (Family.EMBEDDING, Core.NEVER, any_of("embedding", "index_?select", "_tbe_", "embbag")),
+    (KernelFamily.EMBEDDING, Core.NEVER, any_of("embedding", "index_?select", "_tbe_", "embbag")),
     (
-        Family.REDUCTION, Core.NEVER,
+        KernelFamily.REDUCTION, Core.NEVER,
         any_of(
             "triton_(?:red|per)_", "splitk_?reduce", "reduce_fusion", "splitkred", "reduce_?splitk", r"Cijk_\w*PostGSU",
         ),
     ),
-    (Family.ELEMENTWISE, Core.NEVER, any_of("triton_poi_")),
+    (KernelFamily.ELEMENTWISE, Core.NEVER, any_of("triton_poi_")),
     # Parts of attention that work on single elements: they sum, convert or join what the products give.
     (
-        Family.ATTENTION, Core.NEVER,
+        KernelFamily.ATTENTION, Core.NEVER,
         any_of(
             "combine_?kernel", "fwdcombine", "dot_do_o", "ograddoto", "convertqgrad",
             "convert_d[qkv]+", "bwd_?(?:pre|post)_?process",
@@ -99,7 +99,7 @@ _SORTS: tuple[tuple[Family, Core, re.Pattern[str]], ...] = (
         ),
     ),
     (
-        Family.ELEMENTWISE, Core.NEVER,
+        KernelFamily.ELEMENTWISE, Core.NEVER,
         any_of(
             "vectorized_elementwise", "unrolled_elementwise", "elementwise_kernel", "act_and_mul",
             rf"^(?!.*{_PRODUCT}).*(?:silu|gelu)_", "cast_transpose", "transpose_cast", r"(?:de)?quantiz",
@@ -110,20 +110,20 @@ _SORTS: tuple[tuple[Family, Core, re.Pattern[str]], ...] = (
         ),
     ),
     (
-        Family.CONVOLUTION, Core.NEVER,
+        KernelFamily.CONVOLUTION, Core.NEVER,
         any_of(
             "depthwise", "causal_conv1d", "conv1d_update", "dw_conv", "winograd.*transform",
         ),
     ),
     (
-        Family.GEMM, Core.NEVER,
+        KernelFamily.GEMM, Core.NEVER,
         any_of(
             "gemv", "dot_kernel", "gemm_4bit_inference_naive", "_gemvx", "skinny_gemms?_?(?:vec|wvsplit)",
             "wvsplitk", "llgemm1", "gemm_half_q_half",
         ),
     ),
     (
-        Family.ATTENTION, Core.BY_PRECISION,
+        KernelFamily.ATTENTION, Core.BY_PRECISION,
         any_of(
             "flash_?(?:fwd|bwd|attn|attention|prefill|decode|mla)", "fmha", "sdpa", "attention",
             r"(?<![a-z])_?attn_(?:fwd|bwd)", "attend_", r"^_?bwd_kernel(?:_d[dqkv_]+|_fuse)?$",
@@ -133,24 +133,24 @@ _SORTS: tuple[tuple[Family, Core, re.Pattern[str]], ...] = (
         ),
     ),
     (
-        Family.CONVOLUTION, Core.BY_PRECISION,
+        KernelFamily.CONVOLUTION, Core.BY_PRECISION,
         any_of(
             "conv", "dgrad", "wgrad", "fprop", "scudnn", "winograd", "igemm_(?:fwd|bwd|wrw|upd)",
             "miopen.*(?:fwd|bwd|wrw)", "im2col", "sp3asm", "implicit_gemm",
         ),
     ),
-    (Family.GEMM, Core.ALWAYS, any_of("nvjet_(?!d)", "marlin", "awq_gemm", "machete")),
+    (KernelFamily.GEMM, Core.ALWAYS, any_of("nvjet_(?!d)", "marlin", "awq_gemm", "machete")),
     (
-        Family.GEMM, Core.BY_PRECISION,
+        KernelFamily.GEMM, Core.BY_PRECISION,
         any_of(
             "(?<!fb)gemm", "Cijk_", "matmul", "fused_moe", "moe_kernel", r"triton_tem_\w*mm", "grouped_mm",
             "_mm_kernel", r"(?<![a-z])[hsd]884", "cutlass_tensorop", "nvjet", "ck_moe", "moe_(?:stage|gmm)",
             "__cublas", "_linear_kernel",
         ),
     ),
-    (Family.REDUCTION, Core.NEVER, any_of("reduce", "loss", "argmax", "argmin", "topk", "cumsum", "scan_")),
+    (KernelFamily.REDUCTION, Core.NEVER, any_of("reduce", "loss", "argmax", "argmin", "topk", "cumsum", "scan_")),
     (
-        Family.ELEMENTWISE, Core.NEVER,
+        KernelFamily.ELEMENTWISE, Core.NEVER,
         any_of("elementwise", "pointwise", "fill", "pow_", "add_kernel", r"fusion(?:_\d+)?$"),
     ),
 )  # fmt: skip
@@ -191,20 +191,20 @@ def collective_of(name: str) -> str:
     return next((sort for sort, pattern in _COLLECTIVES if pattern.search(name)), "")
 
 
-def sort_of(name: str) -> tuple[Family, Core]:
+def sort_of(name: str) -> tuple[KernelFamily, Core]:
     """Return a kernel's family, and on what kernels of its sort compute."""
     if communicates(name):
-        return Family.COMMUNICATION, Core.NEVER
+        return KernelFamily.COMMUNICATION, Core.NEVER
     if _COPIED.search(name):
-        return Family.COPY, Core.NEVER
+        return KernelFamily.COPY, Core.NEVER
     own = own_name(name)
     for text, sorts in ((own.rpartition("::")[2], _SORTS), (own, _SORTS), (name, _PRODUCTS_FIRST)):
         if _LAYOUT.search(text):
-            return Family.OTHER, Core.NEVER
+            return KernelFamily.OTHER, Core.NEVER
         found = next(((family, core) for family, core, pattern in sorts if text and pattern.search(text)), None)
         if found is not None:
             return found
-    return Family.OTHER, Core.NEVER
+    return KernelFamily.OTHER, Core.NEVER
 
 
 def own_name(name: str) -> str:

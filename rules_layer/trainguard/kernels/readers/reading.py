@@ -12,7 +12,7 @@ from trainguard.core.errors import KernelTraceError
 from trainguard.formats.git_lfs import WHY as POINTER
 from trainguard.formats.git_lfs import is_pointer
 from trainguard.kernels.columns import Trace
-from trainguard.kernels.memory.snapshot import Snapshot, is_snapshot, read_snapshot
+from trainguard.kernels.memory.snapshot import MemorySnapshot, is_snapshot, read_snapshot
 from trainguard.kernels.memory.timeline import is_timeline, read_timeline
 from trainguard.kernels.readers.builder import text_chunks
 from trainguard.kernels.readers.kineto import read_trace
@@ -42,7 +42,9 @@ REPORT_ENDINGS = (".nsys-rep", ".qdrep", ".qdstrm")
 _SPACE = re.compile(rb"\x0a[\x80-\xff]{0,9}[\x00-\x7f](?:\x08[\x80-\xff]{0,9}[\x00-\x7f])?\x12")
 
 
-def read_recording(name: str, open_stream: Callable[[], "ByteStream"], file: Path | None = None) -> Trace | Snapshot:
+def read_recording(
+    name: str, open_stream: Callable[[], "ByteStream"], file: Path | None = None
+) -> Trace | MemorySnapshot:
     """Read a trace as `read_any` does, or a snapshot of PyTorch's allocator, a pickle or JSON, plain or gzip.
 
     A memory timeline of torch.profiler is read as a snapshot.
@@ -50,7 +52,7 @@ def read_recording(name: str, open_stream: Callable[[], "ByteStream"], file: Pat
     return _memory(name, open_stream, _first(name, open_stream)) or read_any(name, open_stream, file)
 
 
-def read_memory(name: str, open_stream: Callable[[], "ByteStream"]) -> Snapshot:
+def read_memory(name: str, open_stream: Callable[[], "ByteStream"]) -> MemorySnapshot:
     """Read a snapshot of PyTorch's allocator, or a memory timeline; raises KernelTraceError for any other file."""
     first = _first(name, open_stream)
     if is_pointer(first):
@@ -62,7 +64,7 @@ def read_memory(name: str, open_stream: Callable[[], "ByteStream"]) -> Snapshot:
     return found
 
 
-def _memory(name: str, open_stream: Callable[[], "ByteStream"], first: bytes) -> Snapshot | None:
+def _memory(name: str, open_stream: Callable[[], "ByteStream"], first: bytes) -> MemorySnapshot | None:
     if is_timeline(first):
         return read_timeline(name, _whole(name, open_stream, "timeline", MOST_TIMELINE_BYTES))
     if is_snapshot(first):

@@ -6,12 +6,12 @@ import numpy as np
 from msgspec.structs import replace
 
 from trainguard.core.text import one_line
-from trainguard.kernels.columns import Bools, Floats, Ints, Kind
+from trainguard.kernels.columns import Bools, Floats, Ints, WorkKind
 from trainguard.kernels.costs import UNKNOWN, read_inputs
 from trainguard.kernels.device_entries import ArithmeticEntry, FamilyEntry, ModuleEntry, PeaksEntry, RollupEntry
 from trainguard.kernels.formulas.attention import ATTENTION
 from trainguard.kernels.formulas.registry import Recalled, is_product
-from trainguard.kernels.names.families import MATRIX, Family, collective_of
+from trainguard.kernels.names.families import MATRIX, KernelFamily, collective_of
 from trainguard.kernels.names.kernel_names import Precision
 from trainguard.kernels.rollups.phases import BACKWARD, FORWARD, PHASES, modules_of, phases_of
 from trainguard.kernels.times.metrics import RankMetrics
@@ -21,7 +21,7 @@ MOST_MODULES = 200
 # The backward pass takes two products for each one forward: PaLM (arXiv 2204.02311), appendix B.
 BACKWARD_FACTOR = 2
 
-_FAMILIES = tuple(Family)
+_FAMILIES = tuple(KernelFamily)
 _PRECISIONS = tuple(Precision)
 
 
@@ -49,10 +49,10 @@ _MATRIX = np.array([place for place, family in enumerate(_FAMILIES) if family in
 
 def _by_name(metrics: RankMetrics, kernels: Sequence[KernelLine]) -> tuple[Ints, Ints]:
     trace = metrics.trace
-    family = np.full(len(trace.gpu), _FAMILIES.index(Family.COPY), dtype=np.int64)
+    family = np.full(len(trace.gpu), _FAMILIES.index(KernelFamily.COPY), dtype=np.int64)
     precision = np.full(len(trace.gpu), _PRECISIONS.index(Precision.UNKNOWN), dtype=np.int64)
     for line in kernels:
-        family[line.rows] = _FAMILIES.index(Family(line.family))
+        family[line.rows] = _FAMILIES.index(KernelFamily(line.family))
         precision[line.rows] = _PRECISIONS.index(Precision(line.precision))
     return family, precision
 
@@ -77,7 +77,7 @@ def _flops(metrics: RankMetrics, rows: Ints, lasted: Ints, family: Ints, precisi
     """
     trace, operator = metrics.trace, metrics.operator[rows]
     found = np.where(np.isin(family[rows], _MATRIX), np.nan, 0.0)
-    known = np.flatnonzero((operator >= 0) & (trace.gpu.kind[rows] == Kind.COMPUTE))
+    known = np.flatnonzero((operator >= 0) & (trace.gpu.kind[rows] == WorkKind.COMPUTE))
     matrix = np.isin(family[rows[known]], _MATRIX)
     order = known[np.lexsort((-lasted[known], ~matrix, operator[known]))]
     callers, first = np.unique(operator[order], return_index=True)
@@ -108,7 +108,7 @@ def _families(
     trace = metrics.trace
     collectives = [""]
     sort = np.zeros(len(rows), dtype=np.int64)
-    communicating = np.flatnonzero(trace.gpu.kind[rows] == Kind.COMMUNICATION)
+    communicating = np.flatnonzero(trace.gpu.kind[rows] == WorkKind.COMMUNICATION)
     for name in np.unique(trace.gpu.name[rows[communicating]]).tolist():
         mine = communicating[trace.gpu.name[rows[communicating]] == name]
         for number in np.unique(trace.gpu.collective[rows[mine]]).tolist():

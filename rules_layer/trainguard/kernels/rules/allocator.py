@@ -13,7 +13,7 @@ from trainguard.core.finding import Fact, Severity, Status
 from trainguard.kernels.entries import KernelFinding
 from trainguard.kernels.memory.entries import GpuMemory, MemoryKind
 from trainguard.kernels.memory.frames import own_frame
-from trainguard.kernels.rules.finding import Judged
+from trainguard.kernels.rules.finding import JudgedRank
 from trainguard.kernels.rules.rule import Number, RankRule, Share, of_snapshots, of_traces, portion, unread_snapshots
 from trainguard.kernels.rules.text import CaptureKind, Saying, gpu_of, shown, text
 from trainguard.kernels.verdict import CaptureVerdict
@@ -70,7 +70,7 @@ class MemoryRule(RankRule):
         facts = (*judged, *files)
         return RuleResult.of(text, Status.OK, CaptureKind.NOT_IN_SNAPSHOTS, facts, data_points=count)
 
-    def judge_rank(self, judged: Judged) -> KernelFinding | None:
+    def judge_rank(self, judged: JudgedRank) -> KernelFinding | None:
         return worst(self.judge_memory(each) for each in judged.memory if each.device >= 0)
 
 

@@ -4,12 +4,12 @@ import re
 
 from trainguard.core.finding import Severity
 from trainguard.kernels.entries import Gain, KernelFinding
-from trainguard.kernels.names.families import Family
+from trainguard.kernels.names.families import KernelFamily
 from trainguard.kernels.names.kernel_names import Precision
-from trainguard.kernels.rules.finding import Judged, rows_of, time_of
+from trainguard.kernels.rules.finding import JudgedRank, rows_of, time_of
 from trainguard.kernels.rules.rule import RankRule, Share, portion
 from trainguard.kernels.rules.text import Saying
-from trainguard.kernels.times.gpu_times import GpuTime
+from trainguard.kernels.times.gpu_times import TraceGpuTime
 from trainguard.kernels.times.intervals import Spans
 from trainguard.kernels.work import KernelLine
 from trainguard.rules.change import ChangeCode
@@ -23,7 +23,7 @@ class _ComputeRule(RankRule):
 
     counts_for = 0.5
 
-    def gain_of(self, judged: Judged, total_ns: int) -> Gain:
+    def gain_of(self, judged: JudgedRank, total_ns: int) -> Gain:
         """Return what can be won of kernels that take so much time on all GPUs together."""
         return judged.gain(min(total_ns / judged.counted, judged.compute_ns) * self.counts_for)
 
@@ -40,7 +40,7 @@ class TensorCoresIdle(_ComputeRule):
     enough: Share = 0.5
     eligible: Share = 0.1
 
-    def judge_rank(self, judged: Judged) -> KernelFinding | None:
+    def judge_rank(self, judged: JudgedRank) -> KernelFinding | None:
         computing_ns = judged.computing_ns
         if judged.capability < VOLTA or not computing_ns or judged.eligible_ns < self.eligible * computing_ns:
             return None
@@ -55,11 +55,11 @@ class TensorCoresIdle(_ComputeRule):
             gain=self.gain_of(judged, time_of(rest)),
         )
 
-    def stretches(self, judged: Judged, gpu: GpuTime) -> Spans:
+    def stretches(self, judged: JudgedRank, gpu: TraceGpuTime) -> Spans:
         return judged.when(rows_of(_outside_tensor_cores(judged)), gpu)
 
 
-def _outside_tensor_cores(judged: Judged) -> list[KernelLine]:
+def _outside_tensor_cores(judged: JudgedRank) -> list[KernelLine]:
     return [line for line in judged.compute if line.eligible and not line.tensor_core]
 
 
@@ -104,7 +104,7 @@ class LowPrecisionUnused(_ComputeRule):
     most: Share = 0.5
     least: Share = 0.1
 
-    def judge_rank(self, judged: Judged) -> KernelFinding | None:
+    def judge_rank(self, judged: JudgedRank) -> KernelFinding | None:
         wide = self._wide(judged)
         if wide is None:
             return None
@@ -117,15 +117,15 @@ class LowPrecisionUnused(_ComputeRule):
             gain=self.gain_of(judged, time_of(lines)),
         )
 
-    def stretches(self, judged: Judged, gpu: GpuTime) -> Spans:
+    def stretches(self, judged: JudgedRank, gpu: TraceGpuTime) -> Spans:
         wide = self._wide(judged)
         return judged.when(rows_of([] if wide is None else wide[-1]), gpu)
 
-    def _wide(self, judged: Judged) -> tuple[str, str, float, list[KernelLine]] | None:
+    def _wide(self, judged: JudgedRank) -> tuple[str, str, float, list[KernelLine]] | None:
         """Return a kind of finding with its fact, its threshold and the kernels in a wider type than they need."""
         if not _has_bf16(judged) or not judged.computing_ns:
             return None
-        lines = [line for line in judged.compute if line.family != Family.OPTIMIZER]
+        lines = [line for line in judged.compute if line.family != KernelFamily.OPTIMIZER]
         single = [line for line in lines if line.precision == Precision.FP32]
         double = [line for line in lines if line.precision == Precision.FP64]
         products = [line for line in (*single, *double) if line.eligible]
@@ -137,7 +137,7 @@ class LowPrecisionUnused(_ComputeRule):
         return next((kind for kind in kinds if time_of(kind[3]) > kind[2] * judged.computing_ns), None)
 
 
-def _has_bf16(judged: Judged) -> bool:
+def _has_bf16(judged: JudgedRank) -> bool:
     """Whether a GPU computes in BF16; of NVIDIA by its capability, of AMD by its name."""
     amd = [gpu for gpu in judged.trace.gpus if AMD.search(gpu.name)]
     if amd:
@@ -156,7 +156,7 @@ class SmUnderfilled(_ComputeRule):
 
     least: Share = 0.2
 
-    def judge_rank(self, judged: Judged) -> KernelFinding | None:
+    def judge_rank(self, judged: JudgedRank) -> KernelFinding | None:
         if any(AMD.search(gpu.name) for gpu in judged.trace.gpus):
             return None
         underfilled = sum(line.underfilled_ns for line in judged.compute)
@@ -171,6 +171,6 @@ class SmUnderfilled(_ComputeRule):
             gain=self.gain_of(judged, underfilled),
         )
 
-    def stretches(self, judged: Judged, gpu: GpuTime) -> Spans:
+    def stretches(self, judged: JudgedRank, gpu: TraceGpuTime) -> Spans:
         rows = rows_of(judged.compute)
         return judged.when(rows[judged.trace.gpu.blocks_per_sm[rows] < 1], gpu)

@@ -13,7 +13,7 @@ from trainguard.kernels.device_entries import PeaksEntry
 from trainguard.kernels.entries import OperatorEntry
 from trainguard.kernels.formulas.shapes import FusedExperts, Reason, Why, fused_experts, rows_of_weight
 from trainguard.kernels.operators import Called, least_seconds
-from trainguard.kernels.rules.finding import Judged
+from trainguard.kernels.rules.finding import JudgedRank
 
 # Fewer numbers of rows in a step are those of parts of a model, or of a batch whose length changes.
 LEAST_GROUPS = 4
@@ -47,7 +47,7 @@ class Fused:
         return told and self.most_used <= (1.0 - UNUSED) * self.experts.experts
 
 
-def fused_of(judged: Judged, peaks: PeaksEntry, arithmetic: float, margin: float) -> list[Fused]:
+def fused_of(judged: JudgedRank, peaks: PeaksEntry, arithmetic: float, margin: float) -> list[Fused]:
     """Return operators of experts, most time first.
 
     Good kernels reach ``arithmetic`` of the peak; memory is as fast as its peak by ``margin`` at most.
@@ -72,7 +72,7 @@ def _most_used(experts: FusedExperts, entry: OperatorEntry, peaks: PeaksEntry, m
     return int(given * read / weights)
 
 
-def uneven_groups(judged: Judged, entry: OperatorEntry) -> Why | None:
+def uneven_groups(judged: JudgedRank, entry: OperatorEntry) -> Why | None:
     """Return the groups that a product is one of, in a step in the middle; None where there are few, or even ones."""
     own = rows_of_weight(entry.name, entry.shapes)
     if own is None:

@@ -17,7 +17,7 @@ from trainguard.kernels.memory.events import histories_of
 from trainguard.kernels.memory.history import memory_entry
 from trainguard.kernels.operators import Called, operators_of
 from trainguard.kernels.ranking import place_of
-from trainguard.kernels.times.gpu_times import GpuTime, until_launched
+from trainguard.kernels.times.gpu_times import TraceGpuTime, until_launched
 from trainguard.kernels.times.intervals import Spans, clipped, difference, gaps, merged, union
 from trainguard.kernels.times.metrics import RankMetrics
 from trainguard.kernels.work import KernelLine, exact_sum, kernel_lines
@@ -33,7 +33,7 @@ def time_of(lines: Iterable[KernelLine]) -> int:
     return sum(line.total_ns for line in lines)
 
 
-class Judged(RankMetrics):
+class JudgedRank(RankMetrics):
     @cached_property
     def kernels(self) -> list[KernelLine]:
         return kernel_lines(self)
@@ -131,7 +131,7 @@ class Judged(RankMetrics):
             longest_ns=int(lasted[longest]),
         )
 
-    def when(self, rows: Ints, gpu: GpuTime) -> Spans:
+    def when(self, rows: Ints, gpu: TraceGpuTime) -> Spans:
         columns = self.trace.gpu
         mine = rows[columns.device[rows] == gpu.number]
         spans = merged(columns.start[mine], columns.end[mine])
@@ -188,7 +188,7 @@ def rank_name(rank: int | None, trace: str) -> str:
     return trace if rank is None else f"Rank {rank}"
 
 
-def longest_gaps(judged: Judged, found: Spans) -> list[Evidence]:
+def longest_gaps(judged: JudgedRank, found: Spans) -> list[Evidence]:
     evidence = []
     for start, end in ordered(found):
         host = work_under(judged.trace, start, end)
@@ -197,7 +197,7 @@ def longest_gaps(judged: Judged, found: Spans) -> list[Evidence]:
     return evidence
 
 
-def _behind(judged: Judged, at: int) -> str:
+def _behind(judged: JudgedRank, at: int) -> str:
     """Name the call that waits for the GPU as it becomes idle: what the host does next, it does with an empty queue."""
     launches = judged.trace.launches
     waits = np.flatnonzero(judged.waiting_calls & (launches.start < at) & (launches.end >= at))
@@ -215,7 +215,7 @@ def ordered(found: Spans) -> list[tuple[int, int]]:
     return [(int(found.start[place]), int(found.end[place])) for place in order]
 
 
-def by_name(judged: Judged, mask: Bools) -> list[Evidence]:
+def by_name(judged: JudgedRank, mask: Bools) -> list[Evidence]:
     """Return the GPU's rows of a mask, those of a name together, with their bandwidth."""
     gpu = judged.trace.gpu
     found = []

@@ -4,13 +4,13 @@ import numpy as np
 
 from trainguard.core.finding import Fact, Severity
 from trainguard.core.text import one_line
-from trainguard.kernels.columns import Kind
+from trainguard.kernels.columns import WorkKind
 from trainguard.kernels.entries import Evidence, KernelFinding
-from trainguard.kernels.rules.finding import SHOWN, Judged, call_named, longest_gaps, ordered, severity
+from trainguard.kernels.rules.finding import SHOWN, JudgedRank, call_named, longest_gaps, ordered, severity
 from trainguard.kernels.rules.idle import GpuBusyLow, long_gap_ns
 from trainguard.kernels.rules.rule import MICROSECONDS, MILLISECONDS, Nanoseconds, Number, RankRule, Share, portion
 from trainguard.kernels.rules.text import Saying, shown
-from trainguard.kernels.times.gpu_times import FULL_QUEUE, GpuTime
+from trainguard.kernels.times.gpu_times import FULL_QUEUE, TraceGpuTime
 from trainguard.kernels.times.intervals import Spans, difference, intersection, merged, union
 from trainguard.kernels.times.metrics import SYNC_REACH_NS
 from trainguard.ledger.bucket import Bucket
@@ -35,7 +35,7 @@ class LoaderBound(RankRule):
     most: Share = 0.05
     high: Share = 0.2
 
-    def judge_rank(self, judged: Judged) -> KernelFinding | None:
+    def judge_rank(self, judged: JudgedRank) -> KernelFinding | None:
         waiting = intersection(judged.loading, judged.gaps)
         share = judged.share(waiting.total)
         if share <= self.most:
@@ -105,7 +105,7 @@ class LaunchBound(RankRule):
     delay_amd_ns: Nanoseconds = 40_000
     short_gaps: Share = 0.1
 
-    def judge_rank(self, judged: Judged) -> KernelFinding | None:
+    def judge_rank(self, judged: JudgedRank) -> KernelFinding | None:
         fed_ns, busy = judged.fed
         idle = fed_ns - judged.known_busy_ns
         late = judged.host_idle_ns / idle if idle else 0.0
@@ -132,14 +132,14 @@ class LaunchBound(RankRule):
             gain=judged.gain(judged.host_idle_ns),
         )
 
-    def stretches(self, judged: Judged, gpu: GpuTime) -> Spans:
+    def stretches(self, judged: JudgedRank, gpu: TraceGpuTime) -> Spans:
         starting = intersection(gpu.waits_for_other, self._before_launches(judged))
         return union(gpu.waits_for_host, difference(starting, gpu.unknown))
 
-    def _delay_ns(self, judged: Judged) -> int:
+    def _delay_ns(self, judged: JudgedRank) -> int:
         return self.delay_amd_ns if judged.is_amd else self.delay_ns
 
-    def _late_launches(self, judged: Judged, idle: int) -> KernelFinding | None:
+    def _late_launches(self, judged: JudgedRank, idle: int) -> KernelFinding | None:
         gaps = self._before_launches(judged)
         share = judged.share(gaps.total)
         if share < self.short_gaps or gaps.total < self.host_share * idle:
@@ -155,13 +155,13 @@ class LaunchBound(RankRule):
             gain=judged.gain(gaps.total),
         )
 
-    def _before_launches(self, judged: Judged) -> Spans:
+    def _before_launches(self, judged: JudgedRank) -> Spans:
         """Return gaps before a launch that are short and do not begin while the host waits for the GPU or for data."""
         gaps = difference(self._until_started(judged), judged.loading)
         chosen = (gaps.end - gaps.start <= long_gap_ns(judged)) & ~judged.sync_reach.holds(gaps.start)
         return Spans(gaps.start[chosen], gaps.end[chosen])
 
-    def _until_started(self, judged: Judged) -> Spans:
+    def _until_started(self, judged: JudgedRank) -> Spans:
         """Return gaps whose next work is not launched as they begin, with what that work takes to start."""
         late, every = judged.unlaunched_gaps, judged.gaps
         late = Spans(late.start[late.end > late.start], late.end[late.end > late.start])
@@ -169,7 +169,7 @@ class LaunchBound(RankRule):
         return merged(late.start, np.minimum(late.end + self._delay_ns(judged), every.end[place]))
 
 
-def _by_next_work(judged: Judged, gaps: Spans) -> list[Evidence]:
+def _by_next_work(judged: JudgedRank, gaps: Spans) -> list[Evidence]:
     """Return gaps by the operator, else the work, that is launched too late; most time first."""
     trace, rows = judged.trace, judged.trace.gpu
     order = np.argsort(rows.start, kind="stable")
@@ -213,9 +213,9 @@ class SmallKernelStorm(RankRule):
     short_share: Share = 0.5
     enough: Share = 0.9
 
-    def judge_rank(self, judged: Judged) -> KernelFinding | None:
+    def judge_rank(self, judged: JudgedRank) -> KernelFinding | None:
         fed_ns, busy = judged.fed
-        runs = int((judged.in_window & (judged.trace.gpu.kind <= Kind.COMMUNICATION)).sum())
+        runs = int((judged.in_window & (judged.trace.gpu.kind <= WorkKind.COMMUNICATION)).sum())
         kernels = runs / judged.steps / judged.counted
         short = judged.delays.short_calls
         share = float(short.mean()) if len(short) else 0.0
@@ -255,7 +255,7 @@ class SyncStall(RankRule):
     idle: Share = 0.05
     idle_high: Share = 0.2
 
-    def judge_rank(self, judged: Judged) -> KernelFinding | None:
+    def judge_rank(self, judged: JudgedRank) -> KernelFinding | None:
         waiting, idle = judged.share(judged.host_sync.total), judged.share(judged.sync_idle_ns)
         if waiting < self.waiting or idle < self.idle:
             return None
@@ -270,11 +270,11 @@ class SyncStall(RankRule):
             gain=judged.gain(judged.sync_idle_ns),
         )
 
-    def stretches(self, judged: Judged, gpu: GpuTime) -> Spans:
+    def stretches(self, judged: JudgedRank, gpu: TraceGpuTime) -> Spans:
         return intersection(gpu.waits_for_host, judged.sync_reach)
 
 
-def _waits(judged: Judged) -> list[Evidence]:
+def _waits(judged: JudgedRank) -> list[Evidence]:
     launches, trace = judged.trace.launches, judged.trace
     waits = np.flatnonzero(judged.waiting_calls)
     longest = waits[np.argsort((launches.start - launches.end)[waits], kind="stable")][:SHOWN].tolist()
@@ -297,7 +297,7 @@ class QueueFull(RankRule):
     launches: Number = FULL_QUEUE
     most: Share = 0.05
 
-    def judge_rank(self, judged: Judged) -> KernelFinding | None:
+    def judge_rank(self, judged: JudgedRank) -> KernelFinding | None:
         share = judged.share(judged.full_queue_ns)
         if share <= self.most:
             return None

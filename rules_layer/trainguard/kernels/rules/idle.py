@@ -6,10 +6,10 @@ from msgspec.structs import replace
 from trainguard.core.finding import Fact, Severity
 from trainguard.kernels.columns import Ints
 from trainguard.kernels.entries import Evidence, KernelFinding
-from trainguard.kernels.rules.finding import SHOWN, Judged, longest_gaps, percent, severity, work_under
+from trainguard.kernels.rules.finding import SHOWN, JudgedRank, longest_gaps, percent, severity, work_under
 from trainguard.kernels.rules.rule import Nanoseconds, Number, RankRule, Share, milliseconds, portion
 from trainguard.kernels.rules.text import Saying, gpu_of, shown
-from trainguard.kernels.times.gpu_times import GpuTime, busy_shares
+from trainguard.kernels.times.gpu_times import TraceGpuTime, busy_shares
 from trainguard.kernels.times.intervals import Spans, intersection
 from trainguard.ledger.bucket import LOST_AT_WORK
 from trainguard.rules.change import ChangeCode
@@ -43,7 +43,7 @@ class GpuBusyLow(RankRule):
     enough: Share = 0.7
     medium: Share = 0.5
 
-    def judge_rank(self, judged: Judged) -> KernelFinding | None:
+    def judge_rank(self, judged: JudgedRank) -> KernelFinding | None:
         busy = judged.share(judged.known_busy_ns)
         if not judged.has_gpu or busy >= self.enough:
             return None
@@ -59,7 +59,7 @@ class GpuBusyLow(RankRule):
         )
 
 
-def _least_busy(judged: Judged) -> list[Fact]:
+def _least_busy(judged: JudgedRank) -> list[Fact]:
     counted = [gpu for gpu in judged.gpus if gpu.counted]
     if len(counted) < 2:
         return []
@@ -67,7 +67,7 @@ def _least_busy(judged: Judged) -> list[Fact]:
     return [portion("least_busy_share", judged.share(least.busy.total), device=f"gpu{least.number}")]
 
 
-def _worst_parts(judged: Judged) -> list[Evidence]:
+def _worst_parts(judged: JudgedRank) -> list[Evidence]:
     parts = np.arange(PARTS + 1, dtype=np.int64)
     edges = judged.window.start + judged.window.length // PARTS * parts
     edges[-1] = judged.window.end
@@ -108,7 +108,7 @@ class GpuGap(RankRule):
     medium: Share = 0.1
     high: Share = 0.3
 
-    def judge_rank(self, judged: Judged) -> KernelFinding | None:
+    def judge_rank(self, judged: JudgedRank) -> KernelFinding | None:
         long = self._long_gaps(judged)
         if not judged.has_gpu or not len(long.start):
             return None
@@ -122,17 +122,17 @@ class GpuGap(RankRule):
             gain=judged.gain(long.total),
         )
 
-    def stretches(self, judged: Judged, gpu: GpuTime) -> Spans:
+    def stretches(self, judged: JudgedRank, gpu: TraceGpuTime) -> Spans:
         return intersection(gpu.surely_idle, self._long_gaps(judged))
 
-    def _long_gaps(self, judged: Judged) -> Spans:
+    def _long_gaps(self, judged: JudgedRank) -> Spans:
         found, limit = judged.unlaunched_gaps, long_gap_ns(judged)
         lasted = found.end - found.start
         over = (lasted >= self.long_ns) | (lasted > limit)
         return Spans(found.start[over], found.end[over])
 
 
-def long_gap_ns(judged: Judged) -> float:
+def long_gap_ns(judged: JudgedRank) -> float:
     """Return above how many nanoseconds a gap is a long one; a step is as long as its work on the GPU.
 
     A host that is ahead of the GPU has short steps and a few long ones, in which it waits.
@@ -173,7 +173,7 @@ class TraceStepOutlier(RankRule):
     sigmas: Number = 5
     of_median: Share = 0.1
 
-    def judge_rank(self, judged: Judged) -> KernelFinding | None:
+    def judge_rank(self, judged: JudgedRank) -> KernelFinding | None:
         steps = judged.window.steps
         if len(steps) < self.steps:
             return None
@@ -196,7 +196,7 @@ class TraceStepOutlier(RankRule):
             gain=judged.gain(float((lasted[slow] - median).sum())),
         )
 
-    def beyond(self, judged: Judged, taken: Spans) -> float:
+    def beyond(self, judged: JudgedRank, taken: Spans) -> float:
         """Return by how many nanoseconds slow steps exceed the median beyond what other findings have of them."""
         start, end = judged.steps_on_gpu()
         slow, median = self._slow_steps(end - start)
@@ -212,7 +212,7 @@ class TraceStepOutlier(RankRule):
         return max(median + self.sigmas * sigma, (1 + self.of_median) * median)
 
 
-def _slow_step(judged: Judged, parts: dict[str, Ints], at: int, start: int, end: int) -> Evidence:
+def _slow_step(judged: JudgedRank, parts: dict[str, Ints], at: int, start: int, end: int) -> Evidence:
     grown = {name: float(values[at] - np.median(values)) for name, values in parts.items()}
     most = max(grown, key=lambda name: grown[name])
     what = f"slow step, {most} {grown[most] / 1e6:+,.1f} ms over its median"

@@ -7,12 +7,12 @@ from typing import ClassVar
 import numpy as np
 
 from trainguard.core.finding import Severity
-from trainguard.kernels.columns import Ints, Kind
+from trainguard.kernels.columns import Ints, WorkKind
 from trainguard.kernels.entries import Evidence, KernelFinding
-from trainguard.kernels.rules.finding import Judged, by_name, severity
+from trainguard.kernels.rules.finding import JudgedRank, by_name, severity
 from trainguard.kernels.rules.rule import RankRule, Share, portion
 from trainguard.kernels.rules.text import Saying, gpu_of, shown
-from trainguard.kernels.times.gpu_times import GpuTime
+from trainguard.kernels.times.gpu_times import TraceGpuTime
 from trainguard.kernels.times.intervals import Spans, intersection
 from trainguard.kernels.work import kind_of
 from trainguard.ledger.bucket import Bucket
@@ -49,11 +49,11 @@ class MemcpyBound(RankRule):
     least: Share = 0.1
     high: Share = 0.25
 
-    def judge_rank(self, judged: Judged) -> KernelFinding | None:
+    def judge_rank(self, judged: JudgedRank) -> KernelFinding | None:
         share = judged.share(judged.exposed_memory_ns)
         if share < self.least:
             return None
-        mask = judged.in_window & (judged.trace.gpu.kind >= Kind.MEMCPY)
+        mask = judged.in_window & (judged.trace.gpu.kind >= WorkKind.MEMCPY)
         rows = judged.trace.gpu
         lasted = np.where(mask, rows.end - rows.start, 0)
         pageable = float(lasted[np.isin(rows.name, _pageable_names(judged))].sum() / max(lasted.sum(), 1))
@@ -67,7 +67,7 @@ class MemcpyBound(RankRule):
         )
 
 
-def _pageable_names(judged: Judged) -> Ints:
+def _pageable_names(judged: JudgedRank) -> Ints:
     return judged.trace.numbers_of(lambda name: kind_of(name)[1] == "Pageable")
 
 
@@ -93,7 +93,7 @@ class PageableCopy(RankRule):
     least: Share = 0.01
     medium: Share = 0.1
 
-    def judge_rank(self, judged: Judged) -> KernelFinding | None:
+    def judge_rank(self, judged: JudgedRank) -> KernelFinding | None:
         rows = judged.trace.gpu
         mask = np.zeros(len(rows), dtype=np.bool_)
         mask[_pageable_rows(judged)] = True
@@ -108,13 +108,13 @@ class PageableCopy(RankRule):
             gain=judged.gain(lasted),
         )
 
-    def stretches(self, judged: Judged, gpu: GpuTime) -> Spans:
+    def stretches(self, judged: JudgedRank, gpu: TraceGpuTime) -> Spans:
         return intersection(gpu.memory_alone, judged.when(_pageable_rows(judged), gpu))
 
 
-def _pageable_rows(judged: Judged) -> Ints:
+def _pageable_rows(judged: JudgedRank) -> Ints:
     trace, rows, pageable = judged.trace, judged.trace.gpu, _pageable_names(judged)
-    mask = judged.in_window & (trace.gpu.kind == Kind.MEMCPY) & np.isin(rows.name, pageable)
+    mask = judged.in_window & (trace.gpu.kind == WorkKind.MEMCPY) & np.isin(rows.name, pageable)
     copies = np.flatnonzero(mask & (judged.window.launch >= 0))
     calls = trace.launches.name[judged.window.launch[copies]]
     return copies[np.isin(calls, trace.numbers_of(_ASYNCHRONOUS.search))]
@@ -136,7 +136,7 @@ class GpuMemoryFull(RankRule):
 
     most: Share = 0.9
 
-    def judge_rank(self, judged: Judged) -> KernelFinding | None:
+    def judge_rank(self, judged: JudgedRank) -> KernelFinding | None:
         trace = judged.trace
         shares = {
             device: most / trace.gpus[device].memory
@@ -153,7 +153,7 @@ class GpuMemoryFull(RankRule):
         )
 
 
-def _most_reserved(judged: Judged, device: int) -> Evidence | str:
+def _most_reserved(judged: JudgedRank, device: int) -> Evidence | str:
     """Return the peak of a GPU's memory with its time, where that is in the window."""
     at, window = judged.trace.reserved_at.get(device), judged.window
     what = f"GPU {device}, {judged.trace.reserved[device]:,} bytes reserved"

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from trainguard.core.finding import Fact
-from trainguard.kernels.columns import Ints, Kind
+from trainguard.kernels.columns import Ints, WorkKind
 from trainguard.kernels.costs import short_shapes
 from trainguard.kernels.device_entries import PeaksEntry
 from trainguard.kernels.entries import OperatorEntry
@@ -15,7 +15,7 @@ from trainguard.kernels.formulas.moved import POINTWISE
 from trainguard.kernels.operators import BYTES_OF, CACHED
 from trainguard.kernels.peaks import peaks_entry
 from trainguard.kernels.rules.experts import Fused, fused_of
-from trainguard.kernels.rules.finding import Judged, rows_of, time_of
+from trainguard.kernels.rules.finding import JudgedRank, rows_of, time_of
 from trainguard.kernels.rules.rule import portion
 from trainguard.kernels.rules.text import Saying
 from trainguard.kernels.times.intervals import inside_rows
@@ -25,10 +25,10 @@ SHORTEST_CHAIN = 3
 SHOWN_NAMES = 5
 
 
-def math_attention(judged: Judged) -> Ints:
+def math_attention(judged: JudgedRank) -> Ints:
     trace = judged.trace
     mine = np.isin(trace.operators.name, trace.numbers_of(lambda name: name == MATH_ATTENTION))
-    rows = np.flatnonzero(judged.in_window & (trace.gpu.kind == Kind.COMPUTE) & (judged.window.launch >= 0))
+    rows = np.flatnonzero(judged.in_window & (trace.gpu.kind == WorkKind.COMPUTE) & (judged.window.launch >= 0))
     calls = judged.window.launch[rows]
     return rows[inside_rows(trace.operators, mine, trace.launches.lane[calls], trace.launches.start[calls])]
 
@@ -43,7 +43,7 @@ class _Link:
     row: int
 
 
-def chains_of(judged: Judged, peaks: PeaksEntry) -> list[tuple[float, str, list[list[_Link]]]]:
+def chains_of(judged: JudgedRank, peaks: PeaksEntry) -> list[tuple[float, str, list[list[_Link]]]]:
     """Return chains of operators on single elements over tensors that no cache holds, those first that would save most.
 
     Those of the same operators are together, with the nanoseconds that one kernel would save for each, and their names.
@@ -57,7 +57,7 @@ def chains_of(judged: Judged, peaks: PeaksEntry) -> list[tuple[float, str, list[
     return sorted(every, key=lambda each: -each[0])
 
 
-def _links(judged: Judged, peaks: PeaksEntry) -> Mapping[int, _Link]:
+def _links(judged: JudgedRank, peaks: PeaksEntry) -> Mapping[int, _Link]:
     links = {}
     for called in judged.operators:
         entry, size = called.entry, BYTES_OF.get(called.entry.precision, 0)
@@ -70,9 +70,9 @@ def _links(judged: Judged, peaks: PeaksEntry) -> Mapping[int, _Link]:
     return links
 
 
-def _runs(judged: Judged, links: Mapping[int, _Link]) -> list[list[_Link]]:
+def _runs(judged: JudgedRank, links: Mapping[int, _Link]) -> list[list[_Link]]:
     gpu = judged.trace.gpu
-    rows = np.flatnonzero(judged.in_window & (gpu.kind <= Kind.COMMUNICATION))
+    rows = np.flatnonzero(judged.in_window & (gpu.kind <= WorkKind.COMMUNICATION))
     order = rows[np.lexsort((gpu.start[rows], gpu.lane[rows], gpu.device[rows]))]
     linked = np.zeros(len(gpu), dtype=np.bool_)
     linked[list(links)] = True
@@ -88,7 +88,7 @@ def _runs(judged: Judged, links: Mapping[int, _Link]) -> list[list[_Link]]:
     return runs
 
 
-def _follows(judged: Judged, one: _Link, other: _Link) -> bool:
+def _follows(judged: JudgedRank, one: _Link, other: _Link) -> bool:
     """Whether a link may read what the other wrote; the same operator again is more likely one over another tensor."""
     gpu, rows = judged.trace.gpu, (one.row, other.row)
     same_stream = len({(int(gpu.lane[row]), int(gpu.device[row])) for row in rows}) == 1
@@ -100,7 +100,7 @@ def _names(chain: list[_Link]) -> str:
     return ", ".join(names[:SHOWN_NAMES]) + (", …" if len(names) > SHOWN_NAMES else "")
 
 
-def _saved(judged: Judged, chain: list[_Link]) -> float:
+def _saved(judged: JudgedRank, chain: list[_Link]) -> float:
     gpu, rows = judged.trace.gpu, _rows([chain])
     moved = sum(link.tensors for link in chain)
     return float((gpu.end[rows] - gpu.start[rows]).sum()) * min(2 * (len(chain) - 1) / moved, 1.0)
@@ -171,7 +171,7 @@ FORMS = (
 )
 
 
-def forms_of(judged: Judged) -> Iterator[Saved | None]:
+def forms_of(judged: JudgedRank) -> Iterator[Saved | None]:
     """Yield what each form costs, None of one that is not there; causes in the order in which one is said."""
     peaks = peaks_entry(judged.trace.gpus)
     experts = [] if peaks is None else fused_of(judged, peaks, arithmetic_of(peaks), margin_of(peaks))
@@ -194,7 +194,7 @@ def named(entry: OperatorEntry) -> str:
     return f"{entry.name} {short_shapes(entry.shapes)}"
 
 
-def _starved(judged: Judged, found: list[Fused]) -> Saved | None:
+def _starved(judged: JudgedRank, found: list[Fused]) -> Saved | None:
     """Return experts that share few rows: a larger batch wins half of what is no arithmetic."""
     if not found:
         return None
@@ -207,7 +207,7 @@ def _starved(judged: Judged, found: list[Fused]) -> Saved | None:
     return _of_experts("slow_operators_starved", "starved_share", found, total, max(total - computes, 0.0) / 2, own)
 
 
-def _unused(judged: Judged, found: list[Fused]) -> Saved | None:
+def _unused(judged: JudgedRank, found: list[Fused]) -> Saved | None:
     """Return experts of which a call uses some alone: that costs the model, and no time."""
     if not found:
         return None
@@ -234,11 +234,11 @@ def _of_experts(
     )
 
 
-def _total(judged: Judged, found: list[Fused]) -> float:
+def _total(judged: JudgedRank, found: list[Fused]) -> float:
     return min(sum(each.called.entry.kernel_ns for each in found) / judged.counted, judged.compute_ns)
 
 
-def _in_math_form(judged: Judged) -> Saved | None:
+def _in_math_form(judged: JudgedRank) -> Saved | None:
     """Return attention in its math form: a fused kernel takes less than half of its time."""
     rows = math_attention(judged)
     if not len(rows):
@@ -258,7 +258,7 @@ def _in_math_form(judged: Judged) -> Saved | None:
 _TURNS = re.compile(r"nchwtonhwc|nhwctonchw|batched_transpose_\d", re.IGNORECASE)
 
 
-def _turned(judged: Judged) -> Saved | None:
+def _turned(judged: JudgedRank) -> Saved | None:
     lines = [line for line in judged.compute if _TURNS.search(line.name)]
     if not lines:
         return None
@@ -277,7 +277,7 @@ def _turned(judged: Judged) -> Saved | None:
     )
 
 
-def _unfused(judged: Judged, peaks: PeaksEntry) -> Saved | None:
+def _unfused(judged: JudgedRank, peaks: PeaksEntry) -> Saved | None:
     chains = chains_of(judged, peaks)
     if not chains:
         return None

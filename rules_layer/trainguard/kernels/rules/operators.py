@@ -16,7 +16,7 @@ from trainguard.kernels.formulas.shapes import Measured, Reason, Why, strided_co
 from trainguard.kernels.operators import Called, least_seconds
 from trainguard.kernels.peaks import peaks_entry
 from trainguard.kernels.rules.experts import uneven_groups
-from trainguard.kernels.rules.finding import SHOWN, Judged
+from trainguard.kernels.rules.finding import SHOWN, JudgedRank
 from trainguard.kernels.rules.operator_forms import (
     FORMS,
     REACHED_BYTES,
@@ -29,7 +29,7 @@ from trainguard.kernels.rules.operator_forms import (
 )
 from trainguard.kernels.rules.rule import RankRule, Share, portion
 from trainguard.kernels.rules.text import Saying
-from trainguard.kernels.times.gpu_times import GpuTime
+from trainguard.kernels.times.gpu_times import TraceGpuTime
 from trainguard.kernels.times.intervals import Spans
 from trainguard.rules.change import ChangeCode
 from trainguard.rules.rule_result import Measure
@@ -152,7 +152,7 @@ class SlowOperators(RankRule):
     enough: Share = 0.6
     enough_attention: Share = 0.45
 
-    def judge_rank(self, judged: Judged) -> KernelFinding | None:
+    def judge_rank(self, judged: JudgedRank) -> KernelFinding | None:
         found = self._saved(judged)
         if found is None:
             return None
@@ -165,20 +165,20 @@ class SlowOperators(RankRule):
             gain=judged.gain(found.saved_ns),
         )
 
-    def stretches(self, judged: Judged, gpu: GpuTime) -> Spans:
+    def stretches(self, judged: JudgedRank, gpu: TraceGpuTime) -> Spans:
         found = self._saved(judged)
         empty = np.empty(0, dtype=np.int64)
         rows = [] if found is None or not found.saved_ns else [each for _, each in found.shown]
         return judged.when(np.concatenate([empty, *rows]), gpu)
 
-    def _saved(self, judged: Judged) -> Saved | None:
+    def _saved(self, judged: JudgedRank) -> Saved | None:
         """Return the first of slow operators and of the forms that others run in that costs enough time."""
         for found in (self._slow_ones(judged), *forms_of(judged)):
             if found is not None and judged.share(found.measured_ns) >= self.least:
                 return found
         return None
 
-    def _slow_ones(self, judged: Judged) -> Saved | None:
+    def _slow_ones(self, judged: JudgedRank) -> Saved | None:
         slow = self._slow(judged)
         if not slow:
             return None
@@ -200,7 +200,7 @@ class SlowOperators(RankRule):
             shown=[(named(each.called.entry), each.rows) for each in slow],
         )
 
-    def _why(self, judged: Judged, slow: _Slow) -> Why:
+    def _why(self, judged: JudgedRank, slow: _Slow) -> Why:
         entry = slow.called.entry
         if slow.are_single:
             return Why(Reason.SINGLE, {"slow_calls": slow.calls, "calls": entry.count})
@@ -216,14 +216,14 @@ class SlowOperators(RankRule):
         enough = self.enough_attention if entry.name in ATTENTION else self.enough
         return enough if peaks is None else margin_of(peaks) * enough
 
-    def _slow(self, judged: Judged) -> list[_Slow]:
+    def _slow(self, judged: JudgedRank) -> list[_Slow]:
         peaks = peaks_entry(judged.trace.gpus)
         if peaks is None:
             return []
         found = [slow for called in judged.operators if (slow := self._of(judged, called, peaks)) is not None]
         return sorted(found, key=lambda each: -each.saved_ns)
 
-    def _of(self, judged: Judged, called: Called, peaks: PeaksEntry) -> _Slow | None:
+    def _of(self, judged: JudgedRank, called: Called, peaks: PeaksEntry) -> _Slow | None:
         entry = called.entry
         needs = least_seconds(entry, peaks)
         if needs is None or entry.unrated in ("algorithm", "not_moved") or entry.kernel_ns < SHORTEST_NS * entry.count:
@@ -236,7 +236,9 @@ class SlowOperators(RankRule):
             return _Slow(called, reached, entry.kernel_ns - good_ns, entry.count, called.rows, by_memory)
         return self._single(judged, called, good_ns / entry.count, self._enough(entry, peaks), by_memory)
 
-    def _single(self, judged: Judged, called: Called, good_ns: float, enough: float, by_memory: bool) -> _Slow | None:
+    def _single(
+        self, judged: JudgedRank, called: Called, good_ns: float, enough: float, by_memory: bool
+    ) -> _Slow | None:
         """Return single calls that are slow, unless the GPU communicates beside them and shares its multiprocessors."""
         columns, rows = judged.trace.gpu, called.rows
         _, which = np.unique(judged.operator[rows], return_inverse=True)

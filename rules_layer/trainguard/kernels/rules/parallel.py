@@ -5,12 +5,12 @@ import re
 import numpy as np
 
 from trainguard.core.finding import Fact, Severity
-from trainguard.kernels.columns import Kind, Trace
+from trainguard.kernels.columns import Trace, WorkKind
 from trainguard.kernels.entries import Evidence, KernelFinding
-from trainguard.kernels.rules.finding import SHOWN, Judged, percent, severity
+from trainguard.kernels.rules.finding import SHOWN, JudgedRank, percent, severity
 from trainguard.kernels.rules.rule import Number, RankRule, Share, portion
 from trainguard.kernels.rules.text import Saying
-from trainguard.kernels.times.gpu_times import GpuTime
+from trainguard.kernels.times.gpu_times import TraceGpuTime
 from trainguard.kernels.times.intervals import Spans, clipped, intersection, merged, union
 from trainguard.kernels.work import collectives_of
 from trainguard.ledger.bucket import Bucket
@@ -48,7 +48,7 @@ class ExposedCommunication(RankRule):
     communicating: Share = 0.1
     overlap: Share = 0.5
 
-    def judge_rank(self, judged: Judged) -> KernelFinding | None:
+    def judge_rank(self, judged: JudgedRank) -> KernelFinding | None:
         share = judged.share(judged.exposed_communication_ns)
         communicating = judged.share(judged.communication_ns)
         overlap = judged.overlap_ns / judged.communication_ns if judged.communication_ns else 1.0
@@ -64,7 +64,7 @@ class ExposedCommunication(RankRule):
         )
 
 
-def _collectives(judged: Judged) -> list[Evidence]:
+def _collectives(judged: JudgedRank) -> list[Evidence]:
     found = []
     for each in collectives_of(judged)[:SHOWN]:
         parts = [each.name, each.group, f"{each.group_size} ranks" if each.group_size else ""]
@@ -109,17 +109,17 @@ class WrongParallel(RankRule):
 
     gpus: Number = 1
 
-    def judge_rank(self, judged: Judged) -> KernelFinding | None:
+    def judge_rank(self, judged: JudgedRank) -> KernelFinding | None:
         return self._data_parallel(judged) or self._without_nccl(judged)
 
-    def stretches(self, judged: Judged, gpu: GpuTime) -> Spans:
+    def stretches(self, judged: JudgedRank, gpu: TraceGpuTime) -> Spans:
         """Return when the GPU is idle: all the time with DataParallel, else in collectives on the host."""
         calls = _calls(judged, _host_collectives(judged.trace))
         if len(_calls(judged, (_DATA_PARALLEL,)).start):
             calls = merged(np.array([judged.window.start]), np.array([judged.window.end]))
         return intersection(gpu.surely_idle, calls)
 
-    def _data_parallel(self, judged: Judged) -> KernelFinding | None:
+    def _data_parallel(self, judged: JudgedRank) -> KernelFinding | None:
         """Fire for DataParallel; a step takes a GPU's mean computation at least, and the rest can be won."""
         calls = _calls(judged, (_DATA_PARALLEL,))
         devices = judged.gpus
@@ -144,13 +144,13 @@ class WrongParallel(RankRule):
             gain=judged.gain(max(judged.window.length - float(np.mean(busy)), 0)),
         )
 
-    def _without_nccl(self, judged: Judged) -> KernelFinding | None:
+    def _without_nccl(self, judged: JudgedRank) -> KernelFinding | None:
         trace = judged.trace
         if not judged.has_gpu or judged.capability < KEPLER or not len(_calls(judged, (_DISTRIBUTED,)).start):
             return None
         libraries = {match[1] for name in trace.names if (match := _COLLECTIVE.match(name))}
         libraries |= {trace.backend.lower()} - {""}
-        on_gpu = bool((trace.gpu.kind == Kind.COMMUNICATION).any())
+        on_gpu = bool((trace.gpu.kind == WorkKind.COMMUNICATION).any())
         if on_gpu or not libraries or any(_OF_GPUS in each for each in libraries):
             return None
         library = ", ".join(sorted(libraries))
@@ -174,7 +174,7 @@ def _host_collectives(trace: Trace) -> tuple[str, ...]:
     return tuple(name for name in trace.names if _COLLECTIVE.match(name))
 
 
-def _calls(judged: Judged, names: tuple[str, ...]) -> Spans:
+def _calls(judged: JudgedRank, names: tuple[str, ...]) -> Spans:
     """Return when the host is in annotations or operators of these names; old traces have the former as the latter."""
     trace, window = judged.trace, judged.window
     numbers = trace.numbers_of(set(names).__contains__)
@@ -185,5 +185,5 @@ def _calls(judged: Judged, names: tuple[str, ...]) -> Spans:
     return clipped(union(*found), window.start, window.end)
 
 
-def _of_calls(judged: Judged, what: str, calls: Spans) -> list[Evidence]:
+def _of_calls(judged: JudgedRank, what: str, calls: Spans) -> list[Evidence]:
     return [judged.several(what, calls.start, calls.end)] if len(calls.start) else []

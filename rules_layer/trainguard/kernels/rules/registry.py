@@ -11,7 +11,7 @@ from msgspec.structs import replace
 from trainguard.kernels.entries import KernelFinding
 from trainguard.kernels.rules.allocator import MEMORY_RULES
 from trainguard.kernels.rules.compute import LowPrecisionUnused, SmUnderfilled, TensorCoresIdle
-from trainguard.kernels.rules.finding import Judged, at_most_medium, in_order, weighed
+from trainguard.kernels.rules.finding import JudgedRank, at_most_medium, in_order, weighed
 from trainguard.kernels.rules.host import LaunchBound, LoaderBound, QueueFull, SmallKernelStorm, SyncStall
 from trainguard.kernels.rules.idle import GpuBusyLow, GpuGap, TraceStepOutlier
 from trainguard.kernels.rules.memory import GpuMemoryFull, MemcpyBound, PageableCopy
@@ -84,7 +84,7 @@ def words_of(found: RuleVerdict) -> tuple[str, str]:
     return words(found.kind, found.facts)
 
 
-def findings_of(judged: Judged) -> list[KernelFinding]:
+def findings_of(judged: JudgedRank) -> list[KernelFinding]:
     """Return what fires on a rank: what explains most of the time comes first, then by severity."""
     fired = {rule: finding for rule in CAUSES_FIRST if (finding := rule.judge_rank(judged)) is not None}
     unsure = _unsteady(judged, fired)
@@ -92,16 +92,16 @@ def findings_of(judged: Judged) -> list[KernelFinding]:
     return in_order(_explained(judged, found))
 
 
-def _unsteady(judged: Judged, fired: Iterable[RankRule]) -> set[RankRule]:
+def _unsteady(judged: JudgedRank, fired: Iterable[RankRule]) -> set[RankRule]:
     """Return the rules that fire because of the first or the last step, or by rows that may be missing."""
     window = inner(judged.trace, judged.window)
     if window is None or judged.trace.is_cut or judged.trace.is_mixed or judged.lost.matters:
         return set(fired)
-    stale = {rule for rule in fired if rule.is_steady}
-    if not stale:
+    steady = {rule for rule in fired if rule.is_steady}
+    if not steady:
         return set()
     within = judged.within(window)
-    return {rule for rule in stale if rule.judge_rank(within) is None}
+    return {rule for rule in steady if rule.judge_rank(within) is None}
 
 
 def _unsure(finding: KernelFinding) -> KernelFinding:
@@ -109,7 +109,7 @@ def _unsure(finding: KernelFinding) -> KernelFinding:
     return replace(finding, confidence="low", severity=at_most_medium(finding.severity))
 
 
-def _explained(judged: Judged, found: Mapping[RankRule, KernelFinding]) -> list[KernelFinding]:
+def _explained(judged: JudgedRank, found: Mapping[RankRule, KernelFinding]) -> list[KernelFinding]:
     """Return findings with their own gains; one of low confidence takes only what no sure one explains."""
     order = sorted(found, key=lambda rule: found[rule].confidence == "low")
     totals = _totals(judged, order)
@@ -119,7 +119,7 @@ def _explained(judged: Judged, found: Mapping[RankRule, KernelFinding]) -> list[
     ]
 
 
-def _totals(judged: Judged, order: Iterable[RankRule]) -> dict[RankRule, float]:
+def _totals(judged: JudgedRank, order: Iterable[RankRule]) -> dict[RankRule, float]:
     """Return nanoseconds of the window by rule, which take them in order: the mean over the GPUs that count."""
     totals = dict.fromkeys(order, 0.0)
     counted = [gpu for gpu in judged.gpus if gpu.counted]

@@ -12,9 +12,9 @@ import msgspec
 from trainguard.core.finding import MOST_FACTS, Fact, Severity, Status
 from trainguard.core.units import show_number
 from trainguard.kernels.entries import Evidence, Gain, KernelFinding
-from trainguard.kernels.rules.finding import FAMILY, FEW_STEPS, Judged
+from trainguard.kernels.rules.finding import FAMILY, FEW_STEPS, JudgedRank
 from trainguard.kernels.rules.text import SAYINGS, SHARE, SNAPSHOTS, UNREAD_SNAPSHOTS, CaptureKind, Saying, text, words
-from trainguard.kernels.times.gpu_times import GpuPart, GpuTime
+from trainguard.kernels.times.gpu_times import GpuPart, TraceGpuTime
 from trainguard.kernels.times.intervals import Spans
 from trainguard.kernels.verdict import CaptureVerdict, RuleVerdict, SnapshotVerdict
 from trainguard.ledger.bucket import Bucket
@@ -149,7 +149,7 @@ class KernelRule(Rule[RuleParameters]):
         found = verdict.of(self.name)
         return _silent(verdict) if found is None else self.said(found, verdict, of_traces(verdict))
 
-    def said(self, found: RuleVerdict, verdict: CaptureVerdict, files: "Files") -> RuleResult:
+    def said(self, found: RuleVerdict, verdict: CaptureVerdict, files: "TraceFiles") -> RuleResult:
         """Return the result of what was found in some files of a capture."""
         if self.spec.informs_only:
             facts = (*found.facts, *files.facts)
@@ -190,7 +190,7 @@ class KernelRule(Rule[RuleParameters]):
 
 
 @dataclass(frozen=True, slots=True)
-class Files:
+class TraceFiles:
     """Traces of a capture, or snapshots: how many there are, how many could be read, and facts of them.
 
     ``are_all`` says that one file is of all there is, so that its rank goes without saying.
@@ -202,13 +202,13 @@ class Files:
     are_all: bool
 
 
-def of_traces(verdict: CaptureVerdict) -> Files:
-    return Files(verdict.traces, verdict.traces - verdict.unread, _of_capture(verdict), are_all=True)
+def of_traces(verdict: CaptureVerdict) -> TraceFiles:
+    return TraceFiles(verdict.traces, verdict.traces - verdict.unread, _of_capture(verdict), are_all=True)
 
 
-def of_snapshots(snapshots: SnapshotVerdict) -> Files:
+def of_snapshots(snapshots: SnapshotVerdict) -> TraceFiles:
     facts = [Fact(name=SNAPSHOTS, value=snapshots.files)]
-    return Files(snapshots.files, snapshots.files - snapshots.unread, facts, are_all=False)
+    return TraceFiles(snapshots.files, snapshots.files - snapshots.unread, facts, are_all=False)
 
 
 def unread_snapshots(snapshots: SnapshotVerdict) -> list[Fact]:
@@ -281,7 +281,7 @@ def _of_capture(verdict: CaptureVerdict) -> list[Fact]:
     return facts + [Fact(name=name, value=traces) for name, traces in parts if traces]
 
 
-def _where(found: RuleVerdict, files: Files) -> list[Fact]:
+def _where(found: RuleVerdict, files: TraceFiles) -> list[Fact]:
     if (files.are_all and files.read < 2) or not found.ranks:
         return []
     counts = [Fact(name="ranks_affected", value=found.sure), Fact(name="ranks_read", value=files.read)]
@@ -307,10 +307,10 @@ class RankRule(KernelRule):
     takes: ClassVar[GpuPart | None] = None
 
     @abstractmethod
-    def judge_rank(self, judged: Judged) -> KernelFinding | None:
+    def judge_rank(self, judged: JudgedRank) -> KernelFinding | None:
         """Return what is found on a rank; its gain is the most that can be won if it is the only finding."""
 
-    def stretches(self, judged: Judged, gpu: GpuTime) -> Spans:
+    def stretches(self, judged: JudgedRank, gpu: TraceGpuTime) -> Spans:
         """Return when the time of one of the rank's GPUs is what the rule fires for."""
         del judged
         found: Spans = getattr(gpu, self.takes) if self.takes else Spans(gpu.busy.start[:0], gpu.busy.end[:0])

@@ -4,9 +4,9 @@ from dataclasses import dataclass
 
 from trainguard.core.finding import Fact, Severity
 from trainguard.core.units import counted
-from trainguard.kernels.columns import Framework, Kind, Trace
+from trainguard.kernels.columns import Framework, Trace, WorkKind
 from trainguard.kernels.entries import KernelFinding
-from trainguard.kernels.rules.finding import FEW_STEPS, Judged, percent
+from trainguard.kernels.rules.finding import FEW_STEPS, JudgedRank, percent
 from trainguard.kernels.rules.rule import RankRule, Share
 from trainguard.kernels.rules.text import Saying
 from trainguard.kernels.times.intervals import clipped, merged
@@ -87,7 +87,7 @@ class TraceQuality(RankRule):
     overhead: Share = 0.05
     stacks: Share = 0.5
 
-    def judge_rank(self, judged: Judged) -> KernelFinding | None:
+    def judge_rank(self, judged: JudgedRank) -> KernelFinding | None:
         faults = [*damaged(judged.trace.tally), *missing(judged)]
         if not faults:
             return None
@@ -103,7 +103,7 @@ class TraceQuality(RankRule):
         )
 
 
-def missing(judged: Judged) -> list[Fault]:
+def missing(judged: JudgedRank) -> list[Fault]:
     trace = judged.trace
     found = _steps(judged)
     if not len(trace.gpu):
@@ -118,7 +118,7 @@ def missing(judged: Judged) -> list[Fault]:
         words = "no time base, so ranks cannot be aligned"
         found.append(Fault(words, DAMAGES["rounded_times"].advice))
     found += _joined(judged)
-    kernels = judged.in_window & (trace.gpu.kind <= Kind.COMMUNICATION)
+    kernels = judged.in_window & (trace.gpu.kind <= WorkKind.COMMUNICATION)
     unlaunched = float((judged.window.launch[kernels] < 0).mean()) if kernels.any() else 0.0
     if unlaunched > TraceQuality.unlaunched:
         words = f"{percent(unlaunched)} of the kernels without their launch"
@@ -153,7 +153,7 @@ def _without_work(trace: Trace) -> Fault:
     return Fault(held, f"Profile where the GPU works, with {how}.")
 
 
-def _steps(judged: Judged) -> list[Fault]:
+def _steps(judged: JudgedRank) -> list[Fault]:
     window, found = judged.window, []
     if not len(window.steps):
         found.append(Fault("no steps", _MARK_STEPS[judged.trace.framework]))
@@ -171,7 +171,7 @@ def _steps(judged: Judged) -> list[Fault]:
     return found
 
 
-def _costs(judged: Judged) -> list[Fault]:
+def _costs(judged: JudgedRank) -> list[Fault]:
     trace, found = judged.trace, []
     spent = clipped(merged(trace.overhead.start, trace.overhead.end), judged.window.start, judged.window.end)
     if judged.share(spent.total) > TraceQuality.overhead:
@@ -184,7 +184,7 @@ def _costs(judged: Judged) -> list[Fault]:
     return found
 
 
-def _joined(judged: Judged) -> list[Fault]:
+def _joined(judged: JudgedRank) -> list[Fault]:
     tally = judged.trace.tally
     processes, graphs = tally.get("processes"), tally.get("whole_graphs")
     found = [Fault(f"{judged.counted:,} GPUs, judged by their mean")] if judged.counted > 1 else []

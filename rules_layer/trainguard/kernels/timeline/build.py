@@ -9,7 +9,7 @@ import numpy as np
 from trainguard.kernels.columns import Floats, Ints, Trace
 from trainguard.kernels.document import RankProfile
 from trainguard.kernels.timeline.rows import AllRows, LaneKey, RowTable, Sort, chosen_rows
-from trainguard.kernels.times.window import Window, find_window
+from trainguard.kernels.times.window import TraceWindow, find_window
 
 MOST_ROWS = 100_000
 MOST_LANES = 64
@@ -130,7 +130,7 @@ def _sums(found: AllRows, first: int, last: int) -> tuple[Ints, Floats]:
     return number, time
 
 
-def _lead(trace: Trace, window: Window) -> int:
+def _lead(trace: Trace, window: TraceWindow) -> int:
     """Return how long before the window the launches of its GPU work begin; at most as long as the window is."""
     rows = trace.gpu
     launches = window.launch[(rows.end > window.start) & (rows.start < window.end) & (window.launch >= 0)]
@@ -169,7 +169,7 @@ def _place_of(key: LaneKey) -> tuple[bool, int, int, int, str]:
     return (key.side == "host", key.device, number, ("work", "annotations", "waits").index(key.holds), key.name)
 
 
-def _launches(rows: RowTable, window: Window) -> Ints:
+def _launches(rows: RowTable, window: TraceWindow) -> Ints:
     found = np.full(len(rows), -1, dtype=np.int64)
     on_gpu = np.flatnonzero((rows.sort <= Sort.MEMSET) & (rows.source >= 0))
     calls = np.flatnonzero((rows.sort == Sort.LAUNCH) & (rows.source >= 0))

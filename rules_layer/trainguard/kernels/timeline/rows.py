@@ -11,20 +11,20 @@ from typing import Literal
 import msgspec
 import numpy as np
 
-from trainguard.kernels.columns import Bools, Ints, Kind, Numbers, Rows, Trace
+from trainguard.kernels.columns import Bools, Ints, Numbers, Rows, Trace, WorkKind
 from trainguard.kernels.times.intervals import Spans
-from trainguard.kernels.times.window import Window
+from trainguard.kernels.times.window import TraceWindow
 
 UNKNOWN_DEVICE = -1
 
 
 class Sort(IntEnum):
-    """Sorts of rows; the first four are those of `Kind`."""
+    """Sorts of rows; the first four are those of `WorkKind`."""
 
-    COMPUTE = Kind.COMPUTE
-    COMMUNICATION = Kind.COMMUNICATION
-    MEMCPY = Kind.MEMCPY
-    MEMSET = Kind.MEMSET
+    COMPUTE = WorkKind.COMPUTE
+    COMMUNICATION = WorkKind.COMMUNICATION
+    MEMCPY = WorkKind.MEMCPY
+    MEMSET = WorkKind.MEMSET
     WAIT = 4
     GPU_ANNOTATION = 5
     ANNOTATION = 6
@@ -143,7 +143,7 @@ def _lanes(trace: Trace, names: Numbers, key: LaneKey, numbers: dict[LaneKey, in
 MOST_CELLS = 1 << 12
 
 
-class Cells:
+class RowCells:
     """The rows that begin in each cell of each lane: first start, last end, how many, and how long by sort.
 
     Cells divide ``length`` from ``origin``; what begins before or after is in the first or last cell.
@@ -213,7 +213,9 @@ Chunks = Callable[[], Iterator[RowTable]]
 Stretch = tuple[int, int]
 
 
-def chosen_rows(chunks: Chunks, number: int, lanes: int, window: Window, most: int) -> tuple[RowTable, list[Stretch]]:
+def chosen_rows(
+    chunks: Chunks, number: int, lanes: int, window: TraceWindow, most: int
+) -> tuple[RowTable, list[Stretch]]:
     """Return at most ``most`` rows (from four times the lanes) of the ``number`` that each call of ``chunks`` yields.
 
     With them are the stretches (start, end) in which every row is there; all of them: one stretch. Where there are
@@ -228,7 +230,7 @@ def chosen_rows(chunks: Chunks, number: int, lanes: int, window: Window, most: i
     return together([*kept, *_fitting(long, cells, room)]), detail
 
 
-def _detail(chunks: Chunks, window: Window, most: int) -> list[Stretch]:
+def _detail(chunks: Chunks, window: TraceWindow, most: int) -> list[Stretch]:
     """Return the stretches that are kept in full, in order of time: as many as have ``most`` rows with launches."""
     starts, ends = _stretches(window)
     cost = np.zeros(len(starts), dtype=np.int64)
@@ -256,7 +258,7 @@ def _on_gpu(rows: RowTable) -> Bools:
     return (rows.sort <= Sort.MEMSET) & (rows.source >= 0)
 
 
-def _stretches(window: Window) -> tuple[Ints, Ints]:
+def _stretches(window: TraceWindow) -> tuple[Ints, Ints]:
     if len(window.steps):
         starts = window.steps.start
         return starts, np.append(starts[1:], max(window.end, int(starts[-1])))
@@ -272,11 +274,11 @@ def _order(lengths: Ints) -> list[int]:
 
 
 def _parted(
-    chunks: Chunks, window: Window, detail: list[Stretch], lanes: int
-) -> tuple[list[RowTable], list[RowTable], Cells]:
+    chunks: Chunks, window: TraceWindow, detail: list[Stretch], lanes: int
+) -> tuple[list[RowTable], list[RowTable], RowCells]:
     in_detail = Spans(*(np.array([each[side] for each in detail], dtype=np.int64) for side in (0, 1)))
     wanted = np.zeros(int(window.launch.max(initial=-1)) + 1, dtype=np.bool_)
-    cells = Cells(lanes, window.start, window.length)
+    cells = RowCells(lanes, window.start, window.length)
     kept, long = [], []
     for rows in chunks():
         mask = in_detail.holds(rows.start)
@@ -292,7 +294,7 @@ def _parted(
     return kept, long, cells
 
 
-def _fitting(long: list[RowTable], cells: Cells, most: int) -> list[RowTable]:
+def _fitting(long: list[RowTable], cells: RowCells, most: int) -> list[RowTable]:
     """Return at most ``most`` rows for all of these: cells grow until they are few enough."""
     rest = together([*long, RowTable.none()])
     while len(rest) + len(cells) > most and cells.cells > 1:

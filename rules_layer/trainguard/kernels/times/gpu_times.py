@@ -12,22 +12,22 @@ from typing import Literal
 
 import numpy as np
 
-from trainguard.kernels.columns import Bools, Floats, Ints, Kind, Numbers, Trace
+from trainguard.kernels.columns import Bools, Floats, Ints, Numbers, Trace, WorkKind
 from trainguard.kernels.entries import IdleEntry
 from trainguard.kernels.times.intervals import Spans, clipped, difference, gaps, intersection, merged, union
 from trainguard.kernels.times.lost import Lost
-from trainguard.kernels.times.window import Window
+from trainguard.kernels.times.window import TraceWindow
 
 # Of the work of the busiest GPU; one with less is used by the way, as for a context, and is no part of the mean.
 LEAST_SHARE = 0.01
 
 
-# Stretches of a `GpuTime` that a rule may explain.
+# Stretches of a `TraceGpuTime` that a rule may explain.
 GpuPart = Literal["surely_idle", "waits_for_loader", "waits_for_host", "communication_alone", "memory_alone"]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class GpuTime:
+class TraceGpuTime:
     """Stretches of one GPU in the window; ``counted`` says whether the rank's mean has it.
 
     ``overlap_ns`` is time in which it computes and communicates, ``exposed_memory_ns`` that with copies or sets alone.
@@ -73,8 +73,8 @@ class GpuTime:
 
 
 def gpu_times(
-    trace: Trace, window: Window, in_window: Bools, loading: Spans, waiting: Bools, lost: Lost
-) -> list[GpuTime]:
+    trace: Trace, window: TraceWindow, in_window: Bools, loading: Spans, waiting: Bools, lost: Lost
+) -> list[TraceGpuTime]:
     """Return the GPUs with work in the window, by number.
 
     In ``loading`` the host waits for the data loader; ``waiting`` are its calls that wait for the GPU.
@@ -85,19 +85,19 @@ def gpu_times(
     return [replace(each, counted=each.busy.total >= LEAST_SHARE * most) for each in found]
 
 
-def mean_ns(gpus: Sequence[GpuTime], part: Callable[[GpuTime], int]) -> int:
+def mean_ns(gpus: Sequence[TraceGpuTime], part: Callable[[TraceGpuTime], int]) -> int:
     """Return the mean of a part over the GPUs that count, rounded down; 0 without one."""
     values = [part(gpu) for gpu in gpus if gpu.counted]
     return sum(values) // len(values) if values else 0
 
 
-def mean_within(gpus: Sequence[GpuTime], part: GpuPart, start: Ints, end: Ints) -> Floats:
+def mean_within(gpus: Sequence[TraceGpuTime], part: GpuPart, start: Ints, end: Ints) -> Floats:
     """Return the mean time of a part in each stretch, over the GPUs that count."""
     found = [getattr(gpu, part).within(start, end) for gpu in gpus if gpu.counted]
     return np.mean(found, axis=0) if found else np.zeros(len(start))
 
 
-def busy_shares(gpus: Sequence[GpuTime], edges: Ints) -> Floats:
+def busy_shares(gpus: Sequence[TraceGpuTime], edges: Ints) -> Floats:
     """Return the mean busy share of the GPUs that count, in each part between edges."""
     lasted = np.diff(edges)
     shares = [gpu.busy.within(edges[:-1], edges[1:]) / lasted for gpu in gpus if gpu.counted]
@@ -118,8 +118,8 @@ def breakdown(classes: Mapping[str, Spans], start: Ints, end: Ints) -> dict[str,
 
 
 def _gpu(
-    trace: Trace, window: Window, in_window: Bools, number: int, loading: Spans, waiting: Bools, lost: Lost
-) -> GpuTime:
+    trace: Trace, window: TraceWindow, in_window: Bools, number: int, loading: Spans, waiting: Bools, lost: Lost
+) -> TraceGpuTime:
     rows, kind = trace.gpu, trace.gpu.kind
     mine = in_window & (rows.device == number)
 
@@ -127,8 +127,8 @@ def _gpu(
         chosen = mine & mask
         return clipped(merged(rows.start[chosen], rows.end[chosen]), window.start, window.end)
 
-    compute, communication = spans(kind == Kind.COMPUTE), spans(kind == Kind.COMMUNICATION)
-    memcpy, memset = spans(kind == Kind.MEMCPY), spans(kind == Kind.MEMSET)
+    compute, communication = spans(kind == WorkKind.COMPUTE), spans(kind == WorkKind.COMMUNICATION)
+    memcpy, memset = spans(kind == WorkKind.MEMCPY), spans(kind == WorkKind.MEMSET)
     memory = union(memcpy, memset)
     kernels = union(compute, communication)
     busy = union(kernels, memory)
@@ -139,7 +139,7 @@ def _gpu(
     explained = difference(union(until_launch, unsaid), unknown)
     waits_for_loader = intersection(loading, explained)
     waits_for_host = difference(difference(until_launch, unknown), waits_for_loader)
-    return GpuTime(
+    return TraceGpuTime(
         number=number,
         counted=True,
         compute=compute,
@@ -158,7 +158,7 @@ def _gpu(
     )
 
 
-def until_launched(trace: Trace, window: Window, rows: Bools, idle: Spans, waiting: Bools) -> tuple[Spans, Spans]:
+def until_launched(trace: Trace, window: TraceWindow, rows: Bools, idle: Spans, waiting: Bools) -> tuple[Spans, Spans]:
     """Return gaps between some rows up to the launch of the next one, and those of which nothing says when it was."""
     mine = np.flatnonzero(rows)
     mine = mine[np.argsort(trace.gpu.start[mine], kind="stable")]
@@ -176,7 +176,7 @@ def until_launched(trace: Trace, window: Window, rows: Bools, idle: Spans, waiti
     return found, Spans(idle.start[~known], idle.end[~known])
 
 
-def _lost_idle(trace: Trace, window: Window, number: int, idle: Spans, lost: Lost) -> Spans:
+def _lost_idle(trace: Trace, window: TraceWindow, number: int, idle: Spans, lost: Lost) -> Spans:
     """Return the idle time of a GPU that lost work may fill: all of it, where nothing says when that ran."""
     if lost.unplaced and lost.matters:
         return idle
@@ -193,7 +193,7 @@ FULL_QUEUE = 1_024
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Stream:
+class GpuStream:
     """A stream of a GPU: its number of rows in the window, and their metrics.
 
     From each ``time`` on (int64, rising), ``length`` launches (int32) wait in its queue.
@@ -207,11 +207,11 @@ class Stream:
     time: Ints
     length: Numbers
 
-    def full(self, window: Window) -> Spans:
+    def full(self, window: TraceWindow) -> Spans:
         over = np.flatnonzero(self.length[:-1] >= FULL_QUEUE)
         return clipped(merged(self.time[over], self.time[over + 1]), window.start, window.end)
 
-    def mean_queue(self, window: Window) -> float:
+    def mean_queue(self, window: TraceWindow) -> float:
         if not len(self.time) or not window.length:
             return 0.0
         edges = np.clip(self.time, window.start, window.end)
@@ -223,7 +223,7 @@ class Stream:
         return [int(self.length[one:other].max()) if one < other else 0 for one, other in zip(first, last, strict=True)]
 
 
-def streams_of(trace: Trace, window: Window, in_window: Bools, waiting: Bools) -> list[Stream]:
+def streams_of(trace: Trace, window: TraceWindow, in_window: Bools, waiting: Bools) -> list[GpuStream]:
     rows = trace.gpu
     order = np.lexsort((rows.start, rows.lane, trace.gpu.device))
     found = []
@@ -233,7 +233,7 @@ def streams_of(trace: Trace, window: Window, in_window: Bools, waiting: Bools) -
         if len(inside):
             time, length = _queue(trace, window, mine)
             found.append(
-                Stream(
+                GpuStream(
                     device=int(trace.gpu.device[mine[0]]),
                     name=trace.names[int(rows.lane[mine[0]])],
                     count=len(inside),
@@ -246,7 +246,7 @@ def streams_of(trace: Trace, window: Window, in_window: Bools, waiting: Bools) -
     return sorted(found, key=lambda each: (-each.busy.total, each.device, each.name))
 
 
-def _idle(trace: Trace, window: Window, mine: Ints, waiting: Bools) -> IdleEntry:
+def _idle(trace: Trace, window: TraceWindow, mine: Ints, waiting: Bools) -> IdleEntry:
     """Return the gaps between a stream's rows, which are in order of their start, by cause.
 
     Until the next row is launched the host is late. What is left of a gap is the GPU's own, if it is short.
@@ -272,7 +272,7 @@ def launched_at(trace: Trace, calls: Ints, waiting: Bools) -> Ints:
     return np.where(waiting[calls], trace.launches.start[calls], trace.launches.end[calls])
 
 
-def _queue(trace: Trace, window: Window, mine: Ints) -> tuple[Ints, Numbers]:
+def _queue(trace: Trace, window: TraceWindow, mine: Ints) -> tuple[Ints, Numbers]:
     """Return times and lengths of a stream's queue: a call is in it from its start to that of its first row."""
     known = mine[window.launch[mine] >= 0]
     calls, first = np.unique(window.launch[known], return_index=True)  # rows are in order of their start

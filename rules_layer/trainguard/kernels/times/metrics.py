@@ -6,12 +6,12 @@ from typing import Self
 
 import numpy as np
 
-from trainguard.kernels.columns import BLOCK_UNTIL_READY, Bools, Ints, Kind, Rows, Trace
+from trainguard.kernels.columns import BLOCK_UNTIL_READY, Bools, Ints, Rows, Trace, WorkKind
 from trainguard.kernels.entries import IdleEntry
-from trainguard.kernels.times.gpu_times import GpuTime, Stream, breakdown, gpu_times, mean_ns, streams_of
+from trainguard.kernels.times.gpu_times import GpuStream, TraceGpuTime, breakdown, gpu_times, mean_ns, streams_of
 from trainguard.kernels.times.intervals import Spans, clipped, difference, intersection, merged, union
 from trainguard.kernels.times.lost import Lost, find_lost
-from trainguard.kernels.times.window import Window, find_operators, find_window
+from trainguard.kernels.times.window import TraceWindow, find_operators, find_window
 
 # So long after a synchronizing call the GPU may still be idle because of it.
 SYNC_REACH_NS = 1_000_000
@@ -47,16 +47,16 @@ class Delays:
 class RankMetrics:
     """A rank's metrics for rules and document; every stretch is clipped to the window.
 
-    Stretches are those of any GPU; what is in nanoseconds is the mean over the GPUs that count; see `GpuTime`.
+    Stretches are those of any GPU; what is in nanoseconds is the mean over the GPUs that count; see `TraceGpuTime`.
     ``loading`` is ``loader`` without calls of the runtime, ``sync_reach`` is ``host_sync`` with 1 ms behind each call.
     ``unknown_idle_ns`` is idle time that ``lost`` work may fill.
     """
 
     trace: Trace
-    window: Window
+    window: TraceWindow
     in_window: Bools
     busy: Spans
-    gpus: Sequence[GpuTime]
+    gpus: Sequence[TraceGpuTime]
     compute_ns: int
     memory_ns: int
     overlap_ns: int
@@ -65,7 +65,7 @@ class RankMetrics:
     loader_idle_ns: int
     host_idle_ns: int
     delays: Delays
-    streams: Sequence[Stream]
+    streams: Sequence[GpuStream]
     waiting_calls: Bools
     host_sync: Spans
     sync_reach: Spans
@@ -165,11 +165,11 @@ class RankMetrics:
         window = find_window(trace)
         return cls._in(trace, window, find_operators(trace, window.launch))
 
-    def within(self, window: Window) -> Self:
+    def within(self, window: TraceWindow) -> Self:
         return self._in(self.trace, window, (self.operator, self.operator_id))
 
     @classmethod
-    def _in(cls, trace: Trace, window: Window, launched_by: tuple[Ints, Ints]) -> Self:
+    def _in(cls, trace: Trace, window: TraceWindow, launched_by: tuple[Ints, Ints]) -> Self:
         rows = trace.gpu
         in_window = (rows.end > window.start) & (rows.start < window.end)
         waiting = _waiting_calls(trace, window)
@@ -207,13 +207,13 @@ class RankMetrics:
         )
 
 
-def _spans(rows: Rows, window: Window) -> Spans:
+def _spans(rows: Rows, window: TraceWindow) -> Spans:
     return clipped(merged(rows.start, rows.end), window.start, window.end)
 
 
-def _delays(trace: Trace, window: Window, in_window: Bools) -> Delays:
+def _delays(trace: Trace, window: TraceWindow, in_window: Bools) -> Delays:
     rows, launches = trace.gpu, trace.launches
-    known = (window.launch >= 0) & in_window & (trace.gpu.kind <= Kind.COMMUNICATION)
+    known = (window.launch >= 0) & in_window & (trace.gpu.kind <= WorkKind.COMMUNICATION)
     launch = window.launch[known]
     lasted = rows.end[known] - rows.start[known]
     took = launches.end[launch] - launches.start[launch]
@@ -226,19 +226,19 @@ def _delays(trace: Trace, window: Window, in_window: Bools) -> Delays:
     )
 
 
-def _waiting_calls(trace: Trace, window: Window) -> Bools:
+def _waiting_calls(trace: Trace, window: TraceWindow) -> Bools:
     """Return which calls of the window wait for the GPU: by name, and copies that end before their call does.
 
     An asynchronous copy to pageable memory waits like that: it is what ``.item()`` and ``.cpu()`` do.
     """
     calls = trace.launches
     mask: Bools = np.isin(calls.name, trace.numbers_of(lambda name: "Synchronize" in name or name in _BLOCKING))
-    copies = np.flatnonzero((trace.gpu.kind == Kind.MEMCPY) & (window.launch >= 0))
+    copies = np.flatnonzero((trace.gpu.kind == WorkKind.MEMCPY) & (window.launch >= 0))
     called = window.launch[copies]
     mask[called[trace.gpu.end[copies] <= calls.end[called]]] = True
     return mask & (calls.end > window.start) & (calls.start < window.end)
 
 
-def _named(trace: Trace, prefixes: tuple[str, ...], window: Window) -> Spans:
+def _named(trace: Trace, prefixes: tuple[str, ...], window: TraceWindow) -> Spans:
     mask = np.isin(trace.annotations.name, trace.numbers_of(lambda name: name.startswith(prefixes)))
     return clipped(merged(trace.annotations.start[mask], trace.annotations.end[mask]), window.start, window.end)

@@ -30,7 +30,7 @@ class Steps:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Window:
+class TraceWindow:
     """The judged window: from the host's start of the first step to the end of the last step and of its work.
 
     Without steps it is from the first GPU row to the end of the last one. ``launch`` and ``step`` have, for each GPU
@@ -51,7 +51,7 @@ class Window:
         return self.end - self.start
 
 
-def find_window(trace: Trace) -> Window:
+def find_window(trace: Trace) -> TraceWindow:
     """Return the window of a trace; of no length where it has no row with a time.
 
     That of a cut file ends with the last whole step, as PyTorch writes the GPU's rows behind the host's; without one it
@@ -76,7 +76,7 @@ def find_window(trace: Trace) -> Window:
     else:
         judged = rows if len(rows) else trace.operators
         start, end = (int(judged.start.min()), int(judged.end.max())) if len(judged) else (0, 0)
-    return Window(start=start, end=end, steps=steps, launch=launch, step=step, steps_lost=lost, is_whole=is_whole)
+    return TraceWindow(start=start, end=end, steps=steps, launch=launch, step=step, steps_lost=lost, is_whole=is_whole)
 
 
 def _whole_steps(trace: Trace, steps: Steps, launch: Ints) -> int:
@@ -101,7 +101,7 @@ def _whole_steps(trace: Trace, steps: Steps, launch: Ints) -> int:
     return len(steps) if whole.all() else int(np.argmin(whole))
 
 
-def inner(trace: Trace, window: Window) -> Window | None:
+def inner(trace: Trace, window: TraceWindow) -> TraceWindow | None:
     """Return a window without its first and its last step; None with fewer than three steps.
 
     These two are often cut, slowed down by the start of the profiler, or without launches that came before it. Where
@@ -117,7 +117,7 @@ def inner(trace: Trace, window: Window) -> Window | None:
     return replace(window, start=_behind_first(trace, window, steps), end=end, steps=steps, step=step)
 
 
-def _behind_first(trace: Trace, window: Window, steps: Steps) -> int:
+def _behind_first(trace: Trace, window: TraceWindow, steps: Steps) -> int:
     """Return when the second step has the GPU: at its start, or where the work before its own ends."""
     rows, start = trace.gpu, int(steps.start[0])
     own = rows.start[window.step == 1]

@@ -53,7 +53,7 @@ LEAST_HEIGHT = 1.5
 
 
 @dataclass(frozen=True, slots=True)
-class Frame:
+class ChartFrame:
     """Both scales of a chart, and where on the drawing a value is."""
 
     across: Scale
@@ -70,7 +70,7 @@ def histogram(bins: Bins, *, alt: str, across: str, up: str, lines: Sequence[Lim
     """Draw a histogram of positive values, logarithmic where they differ by much; ``across`` and ``up`` have units."""
     edges, counts = bins
     ends = [edges[0], edges[-1], *(line.value for line in lines)]
-    frame = Frame(of_durations(min(ends), max(ends)), up_from_zero(max(counts, default=0)))
+    frame = ChartFrame(of_durations(min(ends), max(ends)), up_from_zero(max(counts, default=0)))
     parts = axes(frame, across, up)
     for (lower, upper), held in zip(pairwise(edges), counts, strict=True):
         if held:
@@ -85,7 +85,7 @@ def histogram(bins: Bins, *, alt: str, across: str, up: str, lines: Sequence[Lim
 def lines_over(points: Mapping[str, Sequence[float]], *, step: float, alt: str, across: str, up: Scale) -> Markup:
     """Draw one line a name over equal steps; of more than eight lines, some have one colour."""
     longest = max((len(values) for values in points.values()), default=0)
-    frame = Frame(up_from_zero(max(longest, 1) * step), up)
+    frame = ChartFrame(up_from_zero(max(longest, 1) * step), up)
     parts = axes(frame, across, "%")
     for index, (name, values) in enumerate(points.items()):
         places = [(frame.x((at + 1) * step), frame.y(value)) for at, value in enumerate(values)]
@@ -106,7 +106,7 @@ def chart(parts: Sequence[Markup], alt: str, **data: Attribute) -> Markup:
     return element("svg", title(alt), *parts, viewBox=box, class_="chart", role="img", **data)
 
 
-def axes(frame: Frame, across: str, up: str) -> list[Markup]:
+def axes(frame: ChartFrame, across: str, up: str) -> list[Markup]:
     base, right = frame.y(frame.up.low), WIDTH - RIGHT
     parts = []
     for tick, label in zip(frame.up.ticks, _labels(frame.up), strict=True):
@@ -129,7 +129,7 @@ def _labels(scale: Scale) -> list[str]:
     return linear
 
 
-def vertical(frame: Frame, line: Limit, row: int) -> list[Markup]:
+def vertical(frame: ChartFrame, line: Limit, row: int) -> list[Markup]:
     """Draw a vertical line, with its name in one of the rows at the top where it has one."""
     x, top = frame.x(line.value), TOP - 8.0 + 12.0 * row
     anchor, shift = ("end", -4.0) if x > WIDTH * 0.6 else ("start", 4.0)

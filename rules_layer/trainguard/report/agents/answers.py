@@ -5,8 +5,7 @@ from typing import Any
 
 from trainguard.core.finding import severity_rank
 from trainguard.hangs.verdict import HangVerdict
-from trainguard.kernels.changes import Comparison as KernelComparison
-from trainguard.kernels.changes import RankComparison
+from trainguard.kernels.changes import KernelComparison, RankComparison
 from trainguard.kernels.document import KernelProfiles
 from trainguard.kernels.entries import KernelFinding
 from trainguard.kernels.ranking import SYMPTOMS

@@ -14,9 +14,9 @@ from trainguard.report.agents.verdict import (
     rounded,
     short,
 )
-from trainguard.report.verdict_document import Verdict as Word
+from trainguard.report.verdict_document import VerdictWord as Word
 from trainguard.rules.change import ChangeCode
-from trainguard.stragglers.causes import Cause
+from trainguard.stragglers.causes import StragglerCause
 from trainguard.stragglers.verdict import RankShare, StragglerVerdict
 
 
@@ -58,7 +58,7 @@ def of_stragglers(source: str, found: StragglerVerdict) -> AgentVerdict:
 _SAVES = 0.05
 
 
-def straggler_change(cause: Cause) -> ChangeCode:
+def straggler_change(cause: StragglerCause) -> ChangeCode:
     return _OF_CAUSES.get(cause.kind.value, ChangeCode.BALANCE_RANKS)
 
 

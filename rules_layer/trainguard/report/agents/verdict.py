@@ -22,7 +22,7 @@ from trainguard.report.agents.foreign import CUSTOM, Foreign, foreign, own, rule
 from trainguard.report.document import FindingEntry, Report, encode_schema, report_schema
 from trainguard.report.job.coverage import BAD_OBJECTS, CUT_FILES, UNREAD_PARTS
 from trainguard.report.verdict_document import JobVerdict, Missing
-from trainguard.report.verdict_document import Verdict as Word
+from trainguard.report.verdict_document import VerdictWord as Word
 from trainguard.rules.change import ChangeCode
 from trainguard.rules.registry import spec_of
 

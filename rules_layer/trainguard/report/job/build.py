@@ -9,7 +9,7 @@ from trainguard.core.errors import ReportPageError
 from trainguard.core.finding import EpisodeEntry, finding_fields
 from trainguard.core.layout import REPORT_JSON, REPORT_PAGE, plain_links
 from trainguard.core.ports import ProfileObjects
-from trainguard.core.records import JobRecord, NodeRecord
+from trainguard.core.records import JobRecord, StreamRecord
 from trainguard.core.timestamps import epoch_of, iso_time
 from trainguard.core.units import counted
 from trainguard.engine.diagnosis.text import counted_rules, sentences_of
@@ -21,7 +21,16 @@ from trainguard.planning.document import FinishForecast, Lacking
 from trainguard.planning.finish import Point, forecast_finish
 from trainguard.pricing.cost import CostEstimate
 from trainguard.report.comparison import compared
-from trainguard.report.document import FindingEntry, JobSummary, Report, Scope, Span, Spending, Verdict, encode_document
+from trainguard.report.document import (
+    FindingEntry,
+    Headline,
+    JobSummary,
+    Report,
+    Scope,
+    Span,
+    Spending,
+    encode_document,
+)
 from trainguard.report.evaluated_job import EvaluatedJob, evaluate_job, shown_time
 from trainguard.report.job.coverage import coverage, data_covered, data_missing
 from trainguard.report.job.facts import gpu_remarks, gpus_of_type, kernel_report, last_step_end, not_collected, steps
@@ -186,7 +195,7 @@ class BuiltReport:
 
 def build_report(
     job: JobRecord,
-    records: Sequence[NodeRecord],
+    records: Sequence[StreamRecord],
     *,
     now: float,
     plan: RulePlan | None = None,
@@ -227,11 +236,11 @@ def build_report(
     return BuiltReport(report, managed, rule_fires(judged), job.total_steps, job.time_limit_s)
 
 
-def _verdict(judged: EvaluatedJob) -> Verdict:
+def _verdict(judged: EvaluatedJob) -> Headline:
     found, words = judged.diagnosis, sentences_of(judged, judged.diagnosis)
     estimate = judged.paid_time.estimate()
     share = None if not found.judged.profiled else found.lost_share
-    return Verdict(
+    return Headline(
         health=words.health,
         change=words.change,
         cost=words.cost,

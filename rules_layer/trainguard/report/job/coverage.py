@@ -8,7 +8,7 @@ from typing import cast
 
 from msgspec.structs import replace
 
-from trainguard.core.records import FIRST_FAMILY, NodeRecord, StreamKey
+from trainguard.core.records import FIRST_FAMILY, StreamKey, StreamRecord
 from trainguard.core.units import counted, faults_counted, listed, show_duration, show_share
 from trainguard.engine.family import Family
 from trainguard.engine.installed import FAMILIES
@@ -27,7 +27,7 @@ BAD_OBJECTS = "bad_objects"
 UNREAD_PARTS, CUT_FILES = "unread_parts", "files_cut"
 
 
-def minutes_of(record: NodeRecord, judged: EvaluatedJob) -> tuple[float, int]:
+def minutes_of(record: StreamRecord, judged: EvaluatedJob) -> tuple[float, int]:
     """Return how many minutes of a system stream have samples, and how many there are from its first sample on.
 
     An object that could not be read counts, too.
@@ -43,7 +43,7 @@ def minutes_of(record: NodeRecord, judged: EvaluatedJob) -> tuple[float, int]:
     return max(expected - lost, 0.0), expected
 
 
-def stale_nodes(judged: EvaluatedJob) -> list[str]:
+def nodes_without_metrics(judged: EvaluatedJob) -> list[str]:
     """Return the nodes that have written no system metrics; no more of them than SageMaker says that there are."""
     known, wrote = set(judged.streams.records), judged.system_nodes
     keys = known | FAMILIES.expected(judged.job, known)
@@ -55,9 +55,9 @@ def stale_nodes(judged: EvaluatedJob) -> list[str]:
 
 def silent_nodes(judged: EvaluatedJob) -> Iterator[str]:
     so_far = "" if judged.ended else " so far"
-    stale = stale_nodes(judged)
-    if stale:
-        yield f"{listed(stale)} wrote no system metrics{so_far}."
+    without_metrics = nodes_without_metrics(judged)
+    if without_metrics:
+        yield f"{listed(without_metrics)} wrote no system metrics{so_far}."
     framework = set(judged.framework_nodes)
     others = [node for node in judged.system_nodes if node not in framework]
     if framework and others:
@@ -75,7 +75,7 @@ def late_nodes(judged: EvaluatedJob) -> Iterator[str]:
         yield f"System metrics end before those of the other nodes: {text}."
 
 
-def stream_coverage(record: NodeRecord, judged: EvaluatedJob) -> NodeCoverage:
+def stream_coverage(record: StreamRecord, judged: EvaluatedJob) -> NodeCoverage:
     return NodeCoverage(
         node=record.key.node,
         stream=record.key.stream,
@@ -99,7 +99,7 @@ class FamilyCoverage:
     titles: Mapping[str, str]
     covered: Callable[[EvaluatedJob], Sequence[str]]
     missing: Callable[[EvaluatedJob], Sequence[str]]
-    entry: Callable[[NodeRecord, EvaluatedJob], NodeCoverage] = stream_coverage
+    entry: Callable[[StreamRecord, EvaluatedJob], NodeCoverage] = stream_coverage
 
     def title_of(self, stream: str) -> str:
         return self.titles.get(stream, stream)
@@ -110,7 +110,7 @@ def coverage_of(family: Family) -> FamilyCoverage:
     return cast("FamilyCoverage", resolve_name(family.report))
 
 
-def _profiler_entry(record: NodeRecord, judged: EvaluatedJob) -> NodeCoverage:
+def _profiler_entry(record: StreamRecord, judged: EvaluatedJob) -> NodeCoverage:
     node, entry = record.key.node, stream_coverage(record, judged)
     if record.key.stream == "system":
         first_at = judged.profiler.system[node].state.kept.first_sample_at

@@ -12,7 +12,7 @@ from trainguard.core.units import clause, show_duration
 from trainguard.engine.diagnosis.text import smaller_instance
 from trainguard.engine.outbox import parameters_shown
 from trainguard.engine.plan import RulePlan
-from trainguard.engine.verdicts.verdict import Verdict, shown_status
+from trainguard.engine.verdicts.verdict import RuleOutcome, shown_status
 from trainguard.formats.profile.snapshots import points_in
 from trainguard.render.details import encode_report
 from trainguard.render.rule_entry import Parameter, RuleEntry
@@ -23,7 +23,7 @@ from trainguard.rules.registry import ALL_RULES, OWN_NAMES, RULE_NAMES, spec_of
 from trainguard.rules.windows import PatienceParameters
 
 
-def recommendation(verdict: Verdict, judged: EvaluatedJob) -> str | None:
+def recommendation(verdict: RuleOutcome, judged: EvaluatedJob) -> str | None:
     """Return the rule's own advice, or what to know of a rule that has not fired; None where there is nothing to do."""
     result, status = verdict.result, shown_status(verdict)
     if status is Status.ERROR:
@@ -40,7 +40,7 @@ def recommendation(verdict: Verdict, judged: EvaluatedJob) -> str | None:
     return _of_short_job(verdict, judged) if status is Status.WARMING_UP and judged.ended else None
 
 
-def _of_error(verdict: Verdict, judged: EvaluatedJob) -> str:
+def _of_error(verdict: RuleOutcome, judged: EvaluatedJob) -> str:
     fault, reason = judged.plan.faults.get(verdict.rule), clause(verdict.result.reason)
     if fault is not None and not isinstance(fault, RuleLoadError):
         return f"Correct this setting: {reason}."
@@ -49,7 +49,7 @@ def _of_error(verdict: Verdict, judged: EvaluatedJob) -> str:
     return f"Report this fault of TrainGuard: {reason}. The other rules are not affected."
 
 
-def _of_short_job(verdict: Verdict, judged: EvaluatedJob) -> str | None:
+def _of_short_job(verdict: RuleOutcome, judged: EvaluatedJob) -> str | None:
     too_short = spec_of(verdict.rule).too_short
     if too_short is not None:
         return too_short
@@ -80,7 +80,7 @@ def rule_entries(judged: EvaluatedJob) -> list[RuleEntry]:
     ranks = {ranked.rule: place for place, ranked in enumerate(judged.findings)}
     severities = {ranked.rule: ranked.finding.severity for ranked in judged.findings}
 
-    def place(verdict: Verdict) -> tuple[int, int]:
+    def place(verdict: RuleOutcome) -> tuple[int, int]:
         return ranks.get(verdict.rule, len(ranks)), shown_status(verdict).place
 
     return [_entry(verdict, severities.get(verdict.rule), judged) for verdict in sorted(judged.verdicts, key=place)]
@@ -95,7 +95,7 @@ def changed_parameters(plan: RulePlan, rule: str) -> list[str]:
     return [name for name, value in values.items() if value != defaults[name]]
 
 
-def _entry(verdict: Verdict, severity: str | None, judged: EvaluatedJob) -> RuleEntry:
+def _entry(verdict: RuleOutcome, severity: str | None, judged: EvaluatedJob) -> RuleEntry:
     result, history = verdict.result, verdict.history
     measure = spec_of(verdict.rule).measure_of(result)
     parameters: dict[str, Parameter] = {
@@ -125,7 +125,7 @@ def _entry(verdict: Verdict, severity: str | None, judged: EvaluatedJob) -> Rule
     )
 
 
-def _nodes_of(verdict: Verdict, details: Mapping[str, Any], judged: EvaluatedJob) -> list[str]:
+def _nodes_of(verdict: RuleOutcome, details: Mapping[str, Any], judged: EvaluatedJob) -> list[str]:
     """Return the worst first; a rule over the whole job names its worst node alone."""
     ranked = [name for name in verdict.worst_first if name != JOB_NODE]
     worst = (verdict.result.worst or "").partition("/")[0]
@@ -146,7 +146,7 @@ def _rounded(value: Any) -> Any:
 MANAGED_INTERVAL_S = 0.5
 
 
-def managed_files(verdicts: Sequence[Verdict], plan: RulePlan) -> dict[str, bytes]:
+def managed_files(verdicts: Sequence[RuleOutcome], plan: RulePlan) -> dict[str, bytes]:
     """Return ``profiler-reports/<Rule>.json`` of every profiler rule, by that name."""
     profiler = {*RULE_NAMES, *(rule.name for rule in plan.rules_of(FIRST_FAMILY))}
     return {
@@ -156,7 +156,7 @@ def managed_files(verdicts: Sequence[Verdict], plan: RulePlan) -> dict[str, byte
     }
 
 
-def _managed(verdict: Verdict, plan: RulePlan) -> dict[str, Any]:
+def _managed(verdict: RuleOutcome, plan: RulePlan) -> dict[str, Any]:
     """Return the managed report: RuleTriggered counts episodes, Violations evaluations, Datapoints what was judged."""
     return {
         "RuleTriggered": verdict.history.times_fired,

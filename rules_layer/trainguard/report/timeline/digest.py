@@ -16,7 +16,7 @@ from trainguard.formats.profile.columns import FrameworkEvents, read_framework_o
 from trainguard.formats.profile.events import StepBatch
 from trainguard.formats.profile.keys import FrameworkKey
 from trainguard.formats.profile.snapshots import DeviceSamples, FloatArray, IntArray, device_order
-from trainguard.formats.profile.system import MAX_SERIES, Samples, Series, series_order
+from trainguard.formats.profile.system import MAX_SERIES, MetricSeries, Samples, series_order
 from trainguard.report.timeline.buckets import BucketTable, Key, StoredTable
 from trainguard.report.timeline.series import FINER, MAX_BUCKETS, TimeAxis
 from trainguard.state.histogram import MAX_DURATION_US
@@ -255,7 +255,7 @@ _KIND_NUMBERS: dict[str, int] = {kind: number for number, kind in enumerate(_KIN
 _ALL_CORES: Key = (0, "", "")
 
 
-def _keys_of(kind: str, table: tuple[Series, ...]) -> tuple[list[Key], IntArray]:
+def _keys_of(kind: str, table: tuple[MetricSeries, ...]) -> tuple[list[Key], IntArray]:
     """Return the keys of the series of a kind, and int64[len(table)], their places among the keys."""
     index = np.zeros(len(table), dtype=np.int64)
     if _LIMITS[kind] == 1:

@@ -89,7 +89,7 @@ Kind = Literal["loss", "metric"]
 N = TypeVar("N", int, float)
 
 
-class Series(msgspec.Struct, kw_only=True):
+class ScalarSeries(msgspec.Struct, kw_only=True):
     """A loss or a metric over global steps.
 
     steps: The first step of each point.
@@ -198,7 +198,7 @@ class TrainingDigest(msgspec.Struct, kw_only=True):
     last_step: int | None = None
     last_at: float | None = None
     modes: dict[str, int] = msgspec.field(default_factory=dict)
-    series: list[Series] = msgspec.field(default_factory=list)
+    series: list[ScalarSeries] = msgspec.field(default_factory=list)
     series_left_out: list[str] = msgspec.field(default_factory=list)
     layers: Layers = msgspec.field(default_factory=Layers)
     predictions: Predictions = msgspec.field(default_factory=Predictions)
@@ -286,7 +286,7 @@ class Digester:
             if value is not None:
                 series.add(step.step, at, value)
 
-    def _series_of(self, name: str, mode: Mode, kind: Kind) -> Series | None:
+    def _series_of(self, name: str, mode: Mode, kind: Kind) -> ScalarSeries | None:
         """Return a tensor's series of a mode; None where there is no room for it."""
         known = self._series.get((name, mode))
         if known is not None:
@@ -295,7 +295,7 @@ class Digester:
         if len(digest.series) >= MOST_SERIES or len(name) > LONGEST_NAME:
             leave_out(digest.series_left_out, name)
             return None
-        made = Series(name=name, mode=mode, kind=kind)
+        made = ScalarSeries(name=name, mode=mode, kind=kind)
         digest.series.append(made)
         self._series[(name, mode)] = made
         return made

@@ -9,7 +9,7 @@ from trainguard.core.units import counted, listed
 from trainguard.engine.training.family import AnyStepStream, TrainingStreams
 from trainguard.engine.training.stream import TRAINING, step_rules
 from trainguard.report.evaluated_job import EvaluatedJob
-from trainguard.report.training.digest import Model, Series, TrainingDigest
+from trainguard.report.training.digest import Model, ScalarSeries, TrainingDigest
 from trainguard.report.training.heat_map import MOST_NAMED
 from trainguard.report.training.layers import Layers
 from trainguard.report.training.predictions import Evaluation, Predictions, evaluation
@@ -51,7 +51,7 @@ class TrainingReport(msgspec.Struct, frozen=True, kw_only=True):
     last_step: int | None
     modes: dict[str, int]
     fires: list[FirstFire]
-    series: list[Series]
+    series: list[ScalarSeries]
     layers: Layers
     predictions: Predictions
     evaluation: Evaluation | None

@@ -9,7 +9,7 @@ from typing import Any, ClassVar
 import msgspec
 import numpy as np
 
-from trainguard.core.finding import Fact, Progress
+from trainguard.core.finding import Fact, Patience
 from trainguard.formats.profile.snapshots import FloatArray
 from trainguard.ledger.bucket import Bucket
 from trainguard.render.details import NodeDetails, SeriesDetails
@@ -38,7 +38,7 @@ MEMORY_NOTE = (
 
 
 @dataclass(frozen=True, slots=True)
-class Usage:
+class BatchUsage:
     """A node over the newest window of W points.
 
     ``window`` is float64[W, 1 + 2 A]: mean CPU, then utilization and memory activity of the A ``gpus``, NaN without
@@ -81,7 +81,7 @@ class BatchDetails(SeriesDetails, frozen=True, kw_only=True):
     last_timestamp: int | None
 
 
-def details_of(view: NodeView, usage: Usage) -> BatchDetails:
+def details_of(view: NodeView, usage: BatchUsage) -> BatchDetails:
     gpus = len(usage.gpus)
     cpu, *memory = column_boxes(usage.window[:, [0, *range(1 + gpus, 1 + 2 * gpus)]])
     utilization = counted_boxes(view.gpu_histogram[view.ever_active])
@@ -207,7 +207,7 @@ class BatchSize(WindowedRule[BatchSizeParameters, BatchSizeState]):
             facts += _lasted_facts(state, view) if lasted else [begun]
         if lasted:
             facts.append(view.work_fact("unused_share", wasted, unit="share", threshold=COSTLY_SHARE))
-        return RuleResult.told(
+        return RuleResult.of_kind(
             text,
             kind,
             tuple(facts),
@@ -215,7 +215,7 @@ class BatchSize(WindowedRule[BatchSizeParameters, BatchSizeState]):
             threshold=parameters.gpu_threshold_p95,
             worst=usage.gpus[busiest],
             data_points=view.kept_total,
-            progress=Progress(
+            progress=Patience(
                 seen=min(lasting, needed),
                 needed=needed,
                 streak=lasting,
@@ -231,7 +231,7 @@ class BatchSize(WindowedRule[BatchSizeParameters, BatchSizeState]):
             details=details,
         )
 
-    def _usage(self, view: NodeView, parameters: BatchSizeParameters) -> Usage:
+    def _usage(self, view: NodeView, parameters: BatchSizeParameters) -> BatchUsage:
         points = self.window_points(parameters, view.interval_s)
         active = np.flatnonzero(view.ever_active)
         window = np.column_stack(
@@ -245,15 +245,15 @@ class BatchSize(WindowedRule[BatchSizeParameters, BatchSizeState]):
         judged = view.kept_total > patience and bool(active.size) and bool(sampled_enough(window).all())
         cpu, *devices = column_quantiles(window, (0.95,))[0].tolist()
         gpus = view.used_gpus
-        return Usage(window, gpus, judged, cpu, devices[: len(gpus)], devices[len(gpus) :])
+        return BatchUsage(window, gpus, judged, cpu, devices[: len(gpus)], devices[len(gpus) :])
 
 
-def _highest(usage: Usage, parameters: BatchSizeParameters) -> Iterator[tuple[float, float]]:
+def _highest(usage: BatchUsage, parameters: BatchSizeParameters) -> Iterator[tuple[float, float]]:
     """Return the 95th percentiles of CPU, the busiest GPU and the busiest GPU memory, each with its threshold."""
     return zip((usage.cpu, max(usage.gpu), max(usage.memory)), parameters.thresholds, strict=True)
 
 
-def _is_low(usage: Usage, parameters: BatchSizeParameters) -> bool:
+def _is_low(usage: BatchUsage, parameters: BatchSizeParameters) -> bool:
     return usage.judged and all(high < threshold for high, threshold in _highest(usage, parameters))
 
 
@@ -264,7 +264,7 @@ def _lasting(state: BatchSizeState, view: NodeView) -> int:
     return view.kept_total - (state.since if state.begun is None or not view.closed else state.begun)
 
 
-def _onset(view: NodeView, usage: Usage, parameters: BatchSizeParameters) -> tuple[int, float | None]:
+def _onset(view: NodeView, usage: BatchUsage, parameters: BatchSizeParameters) -> tuple[int, float | None]:
     """Return the onset's kept point and time: the window's beginning, or all points where they are low."""
     highest = max(box.p95 for box in counted_boxes(view.gpu_histogram[view.ever_active]))
     if view.first_active_at is not None and highest < parameters.gpu_threshold_p95:
@@ -274,25 +274,25 @@ def _onset(view: NodeView, usage: Usage, parameters: BatchSizeParameters) -> tup
 
 
 def _undecided(
-    state: BatchSizeState, view: NodeView, usage: Usage, parameters: BatchSizeParameters, details: NodeDetails
+    state: BatchSizeState, view: NodeView, usage: BatchUsage, parameters: BatchSizeParameters, details: NodeDetails
 ) -> RuleResult:
     patience = parameters.patience_points(view.interval_s)
     metric = usage.never_seen
     if metric and not state.judged and view.kept_total > (0 if view.closed else patience):
         return never_collected(metric, view)
     if view.kept_total > patience and view.first_active_at is not None:
-        return RuleResult.told(
+        return RuleResult.of_kind(
             text,
             BatchKind.UNSAMPLED,
             (view.work_fact("points", view.kept_total),),
             data_points=view.kept_total,
-            progress=Progress(seen=view.kept_total, needed=patience),
+            progress=Patience(seen=view.kept_total, needed=patience),
             details=details,
         )
     return warming_up(view.kept_total, patience, view, details)
 
 
-def _facts_of(usage: Usage, view: NodeView, thresholds: tuple[float, float, float]) -> Iterator[Fact]:
+def _facts_of(usage: BatchUsage, view: NodeView, thresholds: tuple[float, float, float]) -> Iterator[Fact]:
     points = len(usage.window)
     where: dict[str, Any] = {"start": float(view.kept_times[-points]), "end": float(view.kept_times[-1])}
     gpu, memory = max(usage.gpu), max(usage.memory)

@@ -12,7 +12,7 @@ from typing import Annotated, ClassVar, Generic, TypeVar
 import msgspec
 import numpy as np
 
-from trainguard.core.finding import Fact, Progress
+from trainguard.core.finding import Fact, Patience
 from trainguard.core.records import Status
 from trainguard.formats.profile.snapshots import Snapshots, points_in
 from trainguard.ledger.bucket import Bucket
@@ -34,8 +34,8 @@ from trainguard.rules.bottlenecks.text import (
     SLOW,
     WAITS,
     BottleneckDetails,
+    BottleneckShares,
     CoreWords,
-    Evidence,
     contrast_facts,
     core_facts,
     details_of,
@@ -211,7 +211,7 @@ class BottleneckRule(SampledRule[P, BottleneckState], Generic[P]):
             threshold=parameters.threshold,
             measure=BOTTLENECKED_SHARE if evidence is points else SLOW_SHARE,
             data_points=kept.judged,
-            progress=Progress(seen=kept.judged, needed=patience),
+            progress=Patience(seen=kept.judged, needed=patience),
             affected_share=evidence.whole.percent / 100.0,
             wasted_share=share_of_paid(view, lost_s) if found else None,
             pooled=(evidence.whole.hits, kept.judged),
@@ -239,17 +239,17 @@ class BottleneckRule(SampledRule[P, BottleneckState], Generic[P]):
             yield view.work_fact(f"{self.words.level}_found", level, unit="%", series=self.words.series)
 
 
-def _points(kept: Tally) -> Evidence:
+def _points(kept: Tally) -> BottleneckShares:
     judged, hits, lost = (
         sum(getattr(count, name) for count in kept.minutes) for name in ("judged", "bottlenecked", "lost")
     )
-    return Evidence(Share(kept.bottlenecked, kept.judged, kept.lost), Share(hits, judged, lost))
+    return BottleneckShares(Share(kept.bottlenecked, kept.judged, kept.lost), Share(hits, judged, lost))
 
 
-def _minutes(kept: Tally, slow: list[MinuteCount]) -> Evidence:
+def _minutes(kept: Tally, slow: list[MinuteCount]) -> BottleneckShares:
     hits, lost = sum(count.judged for count in slow), sum(count.wasted for count in slow)
     recent = Share(hits, sum(count.judged for count in kept.minutes), lost)
-    return Evidence(Share(kept.slow + hits, kept.judged, kept.slow_lost + lost), recent)
+    return BottleneckShares(Share(kept.slow + hits, kept.judged, kept.slow_lost + lost), recent)
 
 
 def _gpus(state: BottleneckState, view: NodeView, by_points: bool) -> tuple[str, ...]:

@@ -106,12 +106,12 @@ class BottleneckDetails(Details, frozen=True):
 
 
 @dataclass(frozen=True, slots=True)
-class Evidence:
+class BottleneckShares:
     whole: Share
     recent: Share
 
 
-def details_of(tally: Tally, points: Evidence, minutes: Evidence, peak: str) -> BottleneckDetails:
+def details_of(tally: Tally, points: BottleneckShares, minutes: BottleneckShares, peak: str) -> BottleneckDetails:
     return BottleneckDetails(
         judged=tally.judged,
         bottlenecked=tally.bottlenecked,

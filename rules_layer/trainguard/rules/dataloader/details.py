@@ -56,7 +56,7 @@ class Load:
         return max(below, self.percent / self.limits[1])
 
 
-class Waits(msgspec.Struct, frozen=True):
+class LoaderWaits(msgspec.Struct, frozen=True):
     """Durations of a loader, in seconds."""
 
     p25: float | None
@@ -66,7 +66,7 @@ class Waits(msgspec.Struct, frozen=True):
     histogram: Durations
 
     @classmethod
-    def of(cls, durations: DurationHistogram) -> "Waits | None":
+    def of(cls, durations: DurationHistogram) -> "LoaderWaits | None":
         """Return the quantiles of durations; None where there are none."""
         if not durations.total:
             return None
@@ -85,10 +85,10 @@ class LoaderDetails(Details, frozen=True, kw_only=True):
     num_workers: int | None = None
     pin_memory: bool | None = None
     prefetch: bool | None = None
-    dataloading_time: Waits | None = None
-    worker_time: Waits | None = None
-    tensorflow_time: Waits | None = None
-    fetch_time: Waits | None = None
+    dataloading_time: LoaderWaits | None = None
+    worker_time: LoaderWaits | None = None
+    tensorflow_time: LoaderWaits | None = None
+    fetch_time: LoaderWaits | None = None
 
 
 def details_of(state: LoaderState, cores: int) -> LoaderDetails:
@@ -104,10 +104,10 @@ def details_of(state: LoaderState, cores: int) -> LoaderDetails:
         num_workers=max(declared, default=None),
         pin_memory=all(pinned) if pinned else None,
         prefetch=state.prefetch,
-        dataloading_time=Waits.of(state.iterator_us),
-        worker_time=Waits.of(state.worker_us),
-        tensorflow_time=Waits.of(state.tensorflow_us),
-        fetch_time=Waits.of(state.fetch_us),
+        dataloading_time=LoaderWaits.of(state.iterator_us),
+        worker_time=LoaderWaits.of(state.worker_us),
+        tensorflow_time=LoaderWaits.of(state.tensorflow_us),
+        fetch_time=LoaderWaits.of(state.fetch_us),
     )
 
 
@@ -116,7 +116,7 @@ WAITING_SHARE = 0.25
 
 
 @dataclass(frozen=True, slots=True)
-class Waiting:
+class LoaderWaiting:
     """The loop of a node's training processes from ``start`` to ``end``, epoch seconds, or its newest part.
 
     ``waited`` is the share, 0 to 1, in which they waited for batches, None where their fetches are not their own;
@@ -159,11 +159,11 @@ class Waiting:
 class LoopWaits:
     """Of a node: the whole loop, and the newest 30 to 40 minutes of it; None where less is known than 15 minutes."""
 
-    whole: Waiting
-    recent: Waiting | None
+    whole: LoaderWaiting
+    recent: LoaderWaiting | None
 
     @property
-    def costliest(self) -> Waiting:
+    def costliest(self) -> LoaderWaiting:
         """The one in which waiting took the larger share; the whole loop where both are alike."""
         if self.recent is None or self.recent.share is None:
             return self.whole
@@ -174,7 +174,7 @@ class LoopWaits:
         return self.whole.is_alarming or (self.recent is not None and self.recent.is_alarming)
 
     @property
-    def starved(self) -> Waiting | None:
+    def starved(self) -> LoaderWaiting | None:
         """The loop in which the loader is known to be slow: the whole one first."""
         return next((each for each in (self.whole, self.recent) if each is not None and each.is_starved), None)
 
@@ -188,26 +188,26 @@ def waits_of(load: Load, facts: NodeFacts, elapsed_s: float) -> LoopWaits:
     length_s = max(end - start, 1e-6)
     part = min(length_s / elapsed_s, 1.0) if elapsed_s else 1.0
     waited = min(waited_s / length_s, 1.0) if waited_s and elapsed_s else None
-    whole = _with_use(Waiting(start, end, waited, part=part), facts)
+    whole = _with_use(LoaderWaiting(start, end, waited, part=part), facts)
     late = [process for process in processes if process.recent_wait is not None]
     if not late:
         return LoopWaits(whole, None)
     since = min(max(min(process.waits) * BLOCK_US, process.first_us or 0) for process in late) / 1e6
     share = sum(process.recent_wait or 0.0 for process in late) / len(late)
-    return LoopWaits(whole, _with_use(Waiting(since, end, share), facts))
+    return LoopWaits(whole, _with_use(LoaderWaiting(since, end, share), facts))
 
 
-def between_steps(loops: Sequence[ProcessLoop], facts: NodeFacts, elapsed_s: float) -> Waiting | None:
+def between_steps(loops: Sequence[ProcessLoop], facts: NodeFacts, elapsed_s: float) -> LoaderWaiting | None:
     """Return the loop of processes that tell nothing of their loaders: no step runs in ``waited`` of it, 0 to 1."""
     known = [loop for loop in loops if loop.wall_us]
     if not known or not elapsed_s:
         return None
     start, end = min(loop.first_us or 0 for loop in known) / 1e6, max(loop.last_us for loop in known) / 1e6
     waited = sum(loop.others_us for loop in known) / sum(loop.wall_us for loop in known)
-    return _with_use(Waiting(start, end, waited, part=min((end - start) / elapsed_s, 1.0)), facts)
+    return _with_use(LoaderWaiting(start, end, waited, part=min((end - start) / elapsed_s, 1.0)), facts)
 
 
-def _with_use(waiting: Waiting, facts: NodeFacts) -> Waiting:
+def _with_use(waiting: LoaderWaiting, facts: NodeFacts) -> LoaderWaiting:
     use = facts.used_between(waiting.start, waiting.end)
     if use is None or facts.system is None:
         return waiting

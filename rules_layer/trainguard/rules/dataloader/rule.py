@@ -6,7 +6,7 @@ Source: AWS documentation of Dataloader and the managed rule's definition; here 
 from collections.abc import Iterator, Mapping
 from typing import Any, ClassVar
 
-from trainguard.core.finding import Fact, Progress
+from trainguard.core.finding import Fact, Patience
 from trainguard.core.records import Status
 from trainguard.formats.profile.columns import FrameworkEvents
 from trainguard.formats.profile.events import UNKNOWN
@@ -16,8 +16,8 @@ from trainguard.rules.dataloader.details import (
     WAITING_SHARE,
     Load,
     LoaderDetails,
+    LoaderWaiting,
     LoopWaits,
-    Waiting,
     between_steps,
     details_of,
     waits_of,
@@ -113,18 +113,18 @@ class Dataloader(JoinedRule[DataloaderParameters, LoaderState]):
         counted = [load for load in loads if load.cores]
         if not counted:
             unknown = (Fact(name="cores", value=0, node=loads[0].node),)
-            return RuleResult.told(text, DataloaderKind.NO_CORES, unknown, details=details)
+            return RuleResult.of_kind(text, DataloaderKind.NO_CORES, unknown, details=details)
         patience = parameters.patience_points(BUCKET_S)
         judged = [load for load in counted if load.seconds > patience]
         if not judged:
             furthest = max(counted, key=lambda load: load.seconds)
             node, seconds = furthest.node, furthest.seconds
-            return RuleResult.told(
+            return RuleResult.of_kind(
                 text,
                 DataloaderKind.WARMING_UP,
                 (Fact(name="seconds", value=seconds, unit="s", node=node, threshold=float(patience)),),
                 data_points=seconds,
-                progress=Progress(seen=seconds, needed=patience, counts="seconds"),
+                progress=Patience(seen=seconds, needed=patience, counts="seconds"),
                 details=details,
             )
         waits = {load.node: waits_of(load, view.nodes[load.node], _elapsed_s(view)) for load in judged}
@@ -136,7 +136,7 @@ class Dataloader(JoinedRule[DataloaderParameters, LoaderState]):
         percent, limit = 100.0 * (waiting.waited or 0.0), 100.0 * WAITING_SHARE
         threshold = parameters.max_threshold if worst.too_many else parameters.min_threshold
         costs = found and not worst.too_many and waiting.waited is not None
-        return RuleResult.told(
+        return RuleResult.of_kind(
             text,
             kind,
             _facts(worst, waiting, kind),
@@ -145,7 +145,7 @@ class Dataloader(JoinedRule[DataloaderParameters, LoaderState]):
             measure=WAITING if by_waits else LOADERS,
             worst=worst.node,
             data_points=sum(load.seconds for load in judged),
-            progress=Progress(seen=worst.seconds, needed=patience, counts="seconds"),
+            progress=Patience(seen=worst.seconds, needed=patience, counts="seconds"),
             affected_share=(waiting.waited if by_waits else _affected_share(worst)) if found else None,
             wasted_share=waits[worst.node].whole.share if by_waits or costs else None,
             confidence=_confidence(waiting) if found else None,
@@ -173,14 +173,14 @@ def _kind_of(load: Load, waits: LoopWaits, view: JobView) -> DataloaderKind:
     return DataloaderKind.TOO_FEW if load.too_few else DataloaderKind.TOO_MANY
 
 
-def _confidence(waiting: Waiting) -> float | None:
+def _confidence(waiting: LoaderWaiting) -> float | None:
     """Return which part of what the GPUs left undone the waits can be, 0 to 1; None where that is not known."""
     if waiting.waited is None or not waiting.undone:
         return None
     return min(waiting.waited / waiting.undone, 1.0)
 
 
-def _facts(load: Load, waiting: Waiting, kind: DataloaderKind) -> tuple[Fact, ...]:
+def _facts(load: Load, waiting: LoaderWaiting, kind: DataloaderKind) -> tuple[Fact, ...]:
     node, processes, (least, most) = load.node, load.processes, load.limits
     target = max(load.cores // len(processes), 1)
     facts = [
@@ -201,7 +201,9 @@ def _facts(load: Load, waiting: Waiting, kind: DataloaderKind) -> tuple[Fact, ..
     return (*facts, *(_settings(load, target) if kind in Dataloader.spec.claims else ()))
 
 
-def _loop_facts(node: str, loop: Waiting, name: str, series: str, limit: float = WAITING_SHARE) -> tuple[Fact, ...]:
+def _loop_facts(
+    node: str, loop: LoaderWaiting, name: str, series: str, limit: float = WAITING_SHARE
+) -> tuple[Fact, ...]:
     facts = []
     if loop.waited is not None:
         when: dict[str, Any] = {"start": loop.start, "end": loop.end, "threshold": limit}
@@ -237,13 +239,13 @@ def _without_loaders(view: JobView, states: dict[str, LoaderState]) -> RuleResul
     if pipelines:
         prefetches = all(state.prefetch for state in pipelines.values())
         facts, details = (Fact(name="prefetch", value=int(prefetches)),), _details(view, pipelines)
-        return RuleResult.told(text, DataloaderKind.TENSORFLOW, facts, details=details)
+        return RuleResult.of_kind(text, DataloaderKind.TENSORFLOW, facts, details=details)
     if view.framework_seen:
         gaps = _between_steps(view, states)
-        return gaps or RuleResult.told(text, DataloaderKind.NO_LOADERS)
+        return gaps or RuleResult.of_kind(text, DataloaderKind.NO_LOADERS)
     if view.framework_expected and not view.closed:
-        return RuleResult.told(text, DataloaderKind.NO_EVENTS)
-    return RuleResult.told(text, DataloaderKind.NO_FRAMEWORK_METRICS)
+        return RuleResult.of_kind(text, DataloaderKind.NO_EVENTS)
+    return RuleResult.of_kind(text, DataloaderKind.NO_FRAMEWORK_METRICS)
 
 
 def _between_steps(view: JobView, states: Mapping[str, LoaderState]) -> RuleResult | None:
@@ -254,7 +256,7 @@ def _between_steps(view: JobView, states: Mapping[str, LoaderState]) -> RuleResu
     if not found:
         return None
     node, loop = max(found.items(), key=lambda each: each[1].share or 0.0)
-    return RuleResult.told(
+    return RuleResult.of_kind(
         text,
         DataloaderKind.BETWEEN_STEPS,
         _loop_facts(node, loop, "between_steps_share", "Step"),

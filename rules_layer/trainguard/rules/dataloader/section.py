@@ -7,7 +7,7 @@ from trainguard.render.plots import strips
 from trainguard.render.plots.charts import duration_chart
 from trainguard.render.plots.scale import Scale, up_from_zero
 from trainguard.render.rule_entry import RuleEntry, limit_of, setting
-from trainguard.rules.dataloader.details import LoaderDetails, Waits
+from trainguard.rules.dataloader.details import LoaderDetails, LoaderWaits
 
 CHARTED_NODES = 3
 TIMES = (
@@ -66,7 +66,7 @@ def _row(node: str, held: LoaderDetails, scale: Scale, limits: list[strips.Limit
     return shown_name(node), drawn, *counts, ANSWERS[held.pin_memory], ANSWERS[held.prefetch]
 
 
-def _chart(node: str, title: str, what: str, waits: Waits) -> Figure:
+def _chart(node: str, title: str, what: str, waits: LoaderWaits) -> Figure:
     caption = f"{title} on {shown_name(node)}: {waits.count:,} {what}"
     said = f"{caption}, median {seconds(waits.p50)}, 95th percentile {seconds(waits.p95)}"
     lines = ((waits.p50, "median", "mean"), (waits.p95, "p95", "limit"))

@@ -243,9 +243,9 @@ class GPUHealth(SystemRule[GPUHealthParameters, HealthState]):
         details = details_of(state, problems) if view.detailed else NO_DETAILS
         if not state.gpus or not (problems or state.seen):
             none = (Fact(name="series", value=0, node=view.node),)
-            return RuleResult.told(text, HealthKind.NOT_COLLECTED, none, details=NO_DETAILS)
+            return RuleResult.of_kind(text, HealthKind.NOT_COLLECTED, none, details=NO_DETAILS)
         if not problems:
-            return RuleResult.told(
+            return RuleResult.of_kind(
                 text,
                 HealthKind.HEALTHY,
                 healthy_facts(state, view.node),
@@ -261,7 +261,7 @@ class GPUHealth(SystemRule[GPUHealthParameters, HealthState]):
         if others:
             also = [Fact(name="other_gpus", value=len(others), unit="GPUs", **where), *also]
         lost = max((each.lost_min for each in problems if each.lost_min is not None), default=None)
-        return RuleResult.told(
+        return RuleResult.of_kind(
             text,
             worst.look,
             (*worst.facts, *also),

@@ -10,7 +10,7 @@ from typing import ClassVar
 
 import numpy as np
 
-from trainguard.core.finding import Fact, Progress
+from trainguard.core.finding import Fact, Patience
 from trainguard.formats.profile import snapshots as names
 from trainguard.formats.profile.snapshots import BoolArray, FloatArray, points_in
 from trainguard.rules.change import ChangeCode
@@ -34,7 +34,7 @@ from trainguard.rules.gpu_memory_increase.rise import (
     rises_of,
 )
 from trainguard.rules.gpu_memory_increase.text import (
-    GpuMemory,
+    GpuMemoryDetails,
     MemoryDetails,
     MemoryKind,
     details_of,
@@ -75,7 +75,7 @@ def judge_use(in_use: dict[str, UseLevels], view: NodeView, increase: float) -> 
     """Return what memory in use says about a node, against ``increase`` percentage points."""
     rises = rises_of(in_use)
     series = {
-        rise.device: GpuMemory(
+        rise.device: GpuMemoryDetails(
             increase=rise.points,
             gpu_max=rise.use.largest / HUNDREDTHS,
             kind=LEAK if is_leak(rise, increase) else None,
@@ -88,9 +88,9 @@ def judge_use(in_use: dict[str, UseLevels], view: NodeView, increase: float) -> 
     details = MemoryDetails(series, in_use=view.detailed)
     leaks = [rise for rise in rises if is_leak(rise, increase)]
     seen_s = MINUTE_S * max(rise.use.stride * len(rise.use.levels) for rise in rises)
-    progress = Progress(seen=round(seen_s / MINUTE_S), needed=round(LEAST_S / MINUTE_S), counts="minutes")
+    progress = Patience(seen=round(seen_s / MINUTE_S), needed=round(LEAST_S / MINUTE_S), counts="minutes")
     if not leaks and seen_s < LEAST_S:
-        return RuleResult.told(
+        return RuleResult.of_kind(
             text,
             MemoryKind.TOO_SHORT_FOR_LEAK,
             (view.work_fact("watched_time", seen_s, unit="s", threshold=LEAST_S),),
@@ -103,7 +103,7 @@ def judge_use(in_use: dict[str, UseLevels], view: NodeView, increase: float) -> 
     worst = max(leaks or rises, key=lambda rise: _badness(rise, is_leak=bool(leaks)))
     if leaks and view.watermark_s is not None and view.first_sample_at is not None:
         affected = min((view.watermark_s - worst.since) / (view.watermark_s - view.first_sample_at), 1.0)
-    return RuleResult.told(
+    return RuleResult.of_kind(
         text,
         MemoryKind.LEAK if leaks else MemoryKind.NO_LEAK,
         (*_use_facts(worst, view, increase, leaks), *stream_end(view)),
@@ -232,7 +232,7 @@ class GPUMemoryIncrease(WindowedRule[GPUMemoryIncreaseParameters, MemoryState]):
             return judge_use(state.in_use, view, parameters.increase)
         if not view.gpu_names:
             none = (view.work_fact("instances", len(view.mig_names)),)
-            return RuleResult.told(text, MemoryKind.INSTANCES_UNKNOWN, none)
+            return RuleResult.of_kind(text, MemoryKind.INSTANCES_UNKNOWN, none)
         window = self.window_points(parameters, state.interval_s or view.interval_s)
         increases = increases_of(state, parameters.increase, window * view.interval_s)
         if not increases:
@@ -242,11 +242,11 @@ class GPUMemoryIncrease(WindowedRule[GPUMemoryIncreaseParameters, MemoryState]):
             needed = patience + JUMP_WINDOWS * window
             if view.first_active_at is None:
                 return warming_up(view.kept_total, needed, view, {})
-            return RuleResult.told(
+            return RuleResult.of_kind(
                 text,
                 *first_windows(view, patience, window),
                 data_points=view.kept_total,
-                progress=Progress(seen=view.kept_total, needed=needed),
+                progress=Patience(seen=view.kept_total, needed=needed),
                 needs_longer=True,
             )
         fired = [increase for increase in increases if increase.kind is not None]
@@ -262,7 +262,7 @@ class GPUMemoryIncrease(WindowedRule[GPUMemoryIncreaseParameters, MemoryState]):
             facts += jump_facts(strongest, view)
         if fired:
             facts.append(view.work_fact("gpus_affected", len(fired), unit="GPUs"))
-        return RuleResult.told(
+        return RuleResult.of_kind(
             text,
             kind_of(worst, parameters.increase),
             tuple(facts),
@@ -270,7 +270,7 @@ class GPUMemoryIncrease(WindowedRule[GPUMemoryIncreaseParameters, MemoryState]):
             threshold=parameters.increase,
             worst=worst.gpu,
             data_points=view.kept_total,
-            progress=Progress(seen=view.kept_total, needed=parameters.patience_points(view.interval_s)),
+            progress=Patience(seen=view.kept_total, needed=parameters.patience_points(view.interval_s)),
             affected_share=state.violated / state.windows if fired else None,
             onset=_onset(worst, state, view, window_s) if fired else None,
             gpus=tuple(increase.gpu for increase in fired),

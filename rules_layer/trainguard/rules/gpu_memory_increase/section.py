@@ -7,7 +7,7 @@ from trainguard.render.plots import strips
 from trainguard.render.plots.charts import SERIES_COLOURS, lines_over
 from trainguard.render.plots.scale import PERCENT
 from trainguard.render.rule_entry import RuleEntry, setting
-from trainguard.rules.gpu_memory_increase.text import GpuMemory, MemoryDetails
+from trainguard.rules.gpu_memory_increase.text import GpuMemoryDetails, MemoryDetails
 
 KINDS = {
     None: "no increase",
@@ -19,7 +19,7 @@ KINDS = {
 }
 LEGEND = (Key("box", "middle half of the newest window"), Key("median", "median"))
 MINUTE_S, HOUR_S = 60.0, 3_600.0
-Gpus = dict[str, GpuMemory]
+Gpus = dict[str, GpuMemoryDetails]
 
 
 def blocks(entry: RuleEntry) -> list[Block]:
@@ -67,7 +67,7 @@ def _chart(node: str, gpus: Gpus, what: str) -> Figure:
     return Figure(f"Floor of GPU {what} on {shown_name(node)}", markup, legend)
 
 
-def _row(node: str, gpu: str, held: GpuMemory, picked: Picked[Gpus]) -> tuple[str, ...]:
+def _row(node: str, gpu: str, held: GpuMemoryDetails, picked: Picked[Gpus]) -> tuple[str, ...]:
     shown = label(node, gpu, picked)
     box = (held.lower, held.p25, held.p50, held.p75, held.upper)
     said = f"{shown}: median {percent(held.p50)}, 95th percentile {percent(held.p95)}"

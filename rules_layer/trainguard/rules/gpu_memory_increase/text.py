@@ -103,7 +103,7 @@ def first_windows(view: NodeView, patience: int, window: int) -> tuple[MemoryKin
     return MemoryKind.UNSAMPLED if view.kept_total >= needed else MemoryKind.FIRST_WINDOWS, facts
 
 
-class GpuMemory(msgspec.Struct, frozen=True, kw_only=True):
+class GpuMemoryDetails(msgspec.Struct, frozen=True, kw_only=True):
     """A GPU; quantiles are of the newest window, ``floors`` (percent) of windows of ``floor_s`` seconds each."""
 
     increase: float | None
@@ -123,7 +123,7 @@ class GpuMemory(msgspec.Struct, frozen=True, kw_only=True):
 class MemoryDetails(SeriesDetails, frozen=True):
     """A node's GPUs; ``in_use`` says that floors are of memory in use, and not of its activity."""
 
-    series: dict[str, GpuMemory]
+    series: dict[str, GpuMemoryDetails]
     in_use: bool = False
 
 
@@ -134,7 +134,7 @@ def details_of(increases: Sequence[Increase], view: NodeView, window: int, windo
     series = {}
     for increase in increases:
         box = boxes[increase.gpu]
-        series[increase.gpu] = GpuMemory(
+        series[increase.gpu] = GpuMemoryDetails(
             increase=increase.points,
             gpu_max=increase.growth.largest / TENTHS,
             p05=None if box is None else floors[increase.gpu],

@@ -7,7 +7,7 @@ from typing import Any, Literal
 
 import msgspec
 
-from trainguard.core.finding import Fact, Progress
+from trainguard.core.finding import Fact, Patience
 from trainguard.formats.profile.columns import FrameworkEvents
 from trainguard.ledger.bucket import Bucket
 from trainguard.render.details import Details
@@ -120,7 +120,7 @@ class HungJob(SystemRule[HungJobParameters, WatchState]):
         if not view.gpu_names:
             return lacks_utilization(view, details)
         if not state.minutes:
-            return RuleResult.told(text, HungKind.NO_POWER, no_power(view.node), details=details)
+            return RuleResult.of_kind(text, HungKind.NO_POWER, no_power(view.node), details=details)
         if not state.can_judge:
             return _not_known(state, view.node, details, data_points=state.minutes)
         quiet_since = state.quiet_since
@@ -132,7 +132,7 @@ class HungJob(SystemRule[HungJobParameters, WatchState]):
         if quiet_since is not None and state.paused_s > 0.0:
             kind, found = HungKind.PAUSES, _pause(state, view.node, busy=state.quiet_s <= 0.0)
         needed = _needed_s(parameters, state.longest_s, has_steps=False)
-        return RuleResult.told(
+        return RuleResult.of_kind(
             text,
             kind,
             found,
@@ -185,7 +185,7 @@ class HungJobOverNodes(JoinedRule[HungJobParameters, ProgressState]):
                 kind, calm = HungKind.PAUSES, _pause(paused, None, busy=busy)
             if lasted > 0.0:
                 kind, calm = HungKind.STANDS_STILL, (standing_fact(since, through, needed),)
-            return RuleResult.told(
+            return RuleResult.of_kind(
                 text,
                 kind,
                 calm,
@@ -211,7 +211,7 @@ class HungJobOverNodes(JoinedRule[HungJobParameters, ProgressState]):
         where = [*((each.node for each in hang.named if each.node) if hang is not None else ()), *guessed]
         began = view.started_at if view.started_at is not None else since
         wasted = lasted / max(newest - began, lasted)
-        return RuleResult.told(
+        return RuleResult.of_kind(
             text,
             kind,
             found,
@@ -308,15 +308,15 @@ def _one(name: str, value: float | None, unit: str = "") -> tuple[Fact, ...]:
 
 def _lasted(lasted: float, needed: float) -> dict[str, Any]:
     """Return the numbers of a judgement: a standstill of so many seconds, of those from which on it counts."""
-    progress = Progress(seen=int(lasted), needed=round(needed), counts="seconds")
+    progress = Patience(seen=int(lasted), needed=round(needed), counts="seconds")
     return {"measured": lasted / 60.0, "threshold": needed / 60.0, "progress": progress}
 
 
 def _not_known(state: WatchState, node: str | None, details: HungDetails, *, data_points: int = 0) -> RuleResult:
     seen = max((len(values) for values in state.power.values()), default=0)
     minutes = (Fact(name="minutes_at_work", value=seen, node=node, threshold=float(LEAST_WORK_MINUTES)),)
-    progress = Progress(seen=seen, needed=LEAST_WORK_MINUTES, counts="minutes")
-    return RuleResult.told(
+    progress = Patience(seen=seen, needed=LEAST_WORK_MINUTES, counts="minutes")
+    return RuleResult.of_kind(
         text,
         HungKind.NOT_KNOWN,
         minutes,
@@ -330,11 +330,11 @@ def _not_known(state: WatchState, node: str | None, details: HungDetails, *, dat
 def _not_watched(view: JobView, details: HungDetails) -> RuleResult:
     if view.system_through is None:
         none = (Fact(name="samples", value=0),)
-        return RuleResult.told(text, HungKind.NO_SAMPLES, none)
+        return RuleResult.of_kind(text, HungKind.NO_SAMPLES, none)
     parted = [each.system for each in view.nodes.values() if each.system and _is_partitioned(each)]
     if parted:
         return lacks_utilization(parted[0], details)
-    return RuleResult.told(text, HungKind.NO_POWER, no_power(None), details=details)
+    return RuleResult.of_kind(text, HungKind.NO_POWER, no_power(None), details=details)
 
 
 def _last_step_end(steps: dict[str, ProcessProgress], spun: tuple[float, float] | None) -> float:

@@ -7,13 +7,13 @@ from typing import Any, ClassVar
 import msgspec
 import numpy as np
 
-from trainguard.core.finding import Fact, Progress
+from trainguard.core.finding import Fact, Patience
 from trainguard.formats.profile.snapshots import BoolArray, points_in
 from trainguard.ledger.bucket import Bucket
 from trainguard.render.details import Details, NodeDetails
 from trainguard.rules.change import ChangeCode
 from trainguard.rules.load_balancing.text import LoadBalancingKind, text
-from trainguard.rules.load_balancing.times import FINE_S, MAX_DISTANCE, Comparison, Stretch
+from trainguard.rules.load_balancing.times import FINE_S, MAX_DISTANCE, DeviceComparison, Stretch
 from trainguard.rules.load_balancing.window import MIN_WINDOW_POINTS, MIN_WINDOW_S, WIDE_GAP, BalanceWindow, Gaps
 from trainguard.rules.protocol import NonNegativeInt, Percent, Positive
 from trainguard.rules.rule_inputs import NodeView
@@ -42,7 +42,7 @@ def gap_facts(gaps: Gaps, sides: Sequence[Side], low: int) -> tuple[Fact, ...]:
 
 
 def compared_facts(
-    compared: Comparison, place: tuple[int, int], sides: Sequence[Side], spans: Sequence[tuple[float, float]]
+    compared: DeviceComparison, place: tuple[int, int], sides: Sequence[Side], spans: Sequence[tuple[float, float]]
 ) -> tuple[Fact, ...]:
     """Return how busy both of a pair were over all their kept points, and how far apart."""
     row, column = place
@@ -93,7 +93,7 @@ class BalanceDetails(Details, frozen=True):
 
 
 def shown_distances(
-    names: tuple[str, ...], compared: Comparison, apart: BoolArray
+    names: tuple[str, ...], compared: DeviceComparison, apart: BoolArray
 ) -> dict[str, dict[str, float] | float]:
     """Return distances of the pairs that are apart, and the largest of all, by the names of both."""
     shown = np.triu(apart, 1)
@@ -171,7 +171,7 @@ def by_gap_of(gaps: Gaps, sides: "tuple[tuple[str, str | None], ...]") -> Outcom
 
 
 def by_distance(
-    compared: Comparison,
+    compared: DeviceComparison,
     apart: BoolArray,
     place: tuple[int, int],
     facts: tuple[Fact, ...],
@@ -202,10 +202,10 @@ def needed_points(parameters: LoadBalancingParameters, interval_s: float) -> int
     return max(parameters.patience_points(interval_s), MIN_POINTS, points_in(MIN_POINTS_S, interval_s))
 
 
-def progress_of(view: NodeView, points: int, parameters: LoadBalancingParameters, gaps: Gaps) -> Progress:
+def progress_of(view: NodeView, points: int, parameters: LoadBalancingParameters, gaps: Gaps) -> Patience:
     start, end = gaps.span
     held = bool(gaps.numbers)
-    return Progress(
+    return Patience(
         seen=points,
         needed=needed_points(parameters, view.interval_s),
         window_points=int(gaps.points.max()) if gaps.points.size else 0,
@@ -227,11 +227,11 @@ def warming_up(view: NodeView, points: int, parameters: LoadBalancingParameters,
     kind: JudgedKind = LoadBalancingKind.TOO_FEW if view.closed else LoadBalancingKind.COLLECTING
     if view.first_active_at is None:
         kind, facts = never_active(view)
-    return RuleResult.told(
+    return RuleResult.of_kind(
         text,
         kind,
         facts,
         data_points=points,
-        progress=Progress(seen=points, needed=needed),
+        progress=Patience(seen=points, needed=needed),
         details=details,
     )

@@ -34,7 +34,7 @@ from trainguard.rules.load_balancing.text import LoadBalancingKind, text
 from trainguard.rules.load_balancing.times import (
     FINE_S,
     SILENT_BLOCKS,
-    Comparison,
+    DeviceComparison,
     Stretch,
     compare_pairs,
     compare_with_rest,
@@ -131,7 +131,7 @@ class LoadBalancing(SystemRule[LoadBalancingParameters, BalanceWindow]):
             stands = {"kind": LoadBalancingKind.STOPPED, "facts": facts}
             outcome = by_gap_of(gaps, sides) | stands
         fired = outcome["kind"].status is Status.FIRED
-        return RuleResult.told(
+        return RuleResult.of_kind(
             text,
             **outcome,
             affected_share=affected,
@@ -154,10 +154,10 @@ def _unfit(view: NodeView) -> RuleResult | None:
     if view.mig_names and not view.gpu_names:
         return lacks_utilization(view)
     number = Fact(name="gpus", value=len(view.gpu_names), unit="GPUs", node=view.node)
-    return RuleResult.told(text, LoadBalancingKind.NO_PEER, (number,))
+    return RuleResult.of_kind(text, LoadBalancingKind.NO_PEER, (number,))
 
 
-def _wasted_on(state: BalanceWindow, view: NodeView, compared: Comparison | None) -> float | None:
+def _wasted_on(state: BalanceWindow, view: NodeView, compared: DeviceComparison | None) -> float | None:
     lost_s = state.lost / 1e4 * view.interval_s
     if compared is not None and not state.seen:
         lost_s = float(compared.idle_share.mean()) * view.kept_total * view.interval_s
@@ -178,7 +178,11 @@ def _onset(state: BalanceWindow, view: NodeView) -> float | None:
 
 
 def _behind(
-    view: NodeView, gaps: Gaps | None, names: tuple[str, ...], compared: Comparison | None, apart: BoolArray | None
+    view: NodeView,
+    gaps: Gaps | None,
+    names: tuple[str, ...],
+    compared: DeviceComparison | None,
+    apart: BoolArray | None,
 ) -> tuple[str, ...]:
     found = set() if gaps is None else {view.gpu_names[index] for index in np.flatnonzero(gaps.apart).tolist()}
     if compared is not None and apart is not None:
@@ -207,7 +211,7 @@ class LoadBalancingAcrossNodes(JobRule[LoadBalancingParameters]):
             return lacks_utilization(parted[0])
         if len(loads) <= 1:
             number = Fact(name="nodes", value=len(loads), unit="nodes")
-            return RuleResult.told(text, LoadBalancingKind.NO_OTHER_NODE, (number,))
+            return RuleResult.of_kind(text, LoadBalancingKind.NO_OTHER_NODE, (number,))
         judged = [load for load in loads if load.points >= needed_points(parameters, load.view.interval_s)]
         windows = [load for load in loads if load.points >= parameters.patience_points(load.view.interval_s)]
         gaps = gaps_across([load.window for load in windows], max(load.view.interval_s for load in loads))
@@ -225,7 +229,7 @@ class LoadBalancingAcrossNodes(JobRule[LoadBalancingParameters]):
             until = gaps.over_since(names.index(found.worst)) if fired and found.worst else None
             return replace(found, data_points=points, onset=found.onset or onset, until=until, progress=progress)
         wasted = _wasted_share(windows, compare_with_rest(np.stack([load.counts for load in windows])), view)
-        return RuleResult.told(
+        return RuleResult.of_kind(
             text,
             **by_gap_of(gaps, tuple((name, None) for name in names)),
             wasted_share=wasted if by_gap else None,
@@ -258,7 +262,7 @@ def _compared_nodes(judged: "list[_Load]", view: JobView, parameters: LoadBalanc
     )
     behind = fired and bool(compared.means[row] < compared.others[row, column])
     unused = behind and load.view.first_active_at is None
-    return RuleResult.told(
+    return RuleResult.of_kind(
         text,
         **outcome,
         affected_share=float(compared.unlike[row, column]) if fired else None,
@@ -305,7 +309,7 @@ def _load(view: NodeView, facts: NodeFacts) -> _Load:
     return _Load(view, counts, points, window)
 
 
-def _wasted_share(loads: list[_Load], compared: Comparison, view: JobView) -> float:
+def _wasted_share(loads: list[_Load], compared: DeviceComparison, view: JobView) -> float:
     """Share by which those compared stay behind the busiest, of the paid time of all nodes with system metrics."""
     shares = [
         share_of_paid(load.view, behind * load.points * load.view.interval_s) or 0.0

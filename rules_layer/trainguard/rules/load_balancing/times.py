@@ -99,7 +99,7 @@ MAX_DISTANCE = math.sqrt(math.log(2.0))
 
 
 @dataclass(frozen=True, slots=True)
-class Comparison:
+class DeviceComparison:
     """N sides, each compared with M others: M = N for all pairs, M = 1 for all the others together.
 
     ``means`` (float64[N]) and ``others`` (float64[N, M]) are in percent, ``distances`` are Jensen-Shannon distances,
@@ -136,7 +136,7 @@ class Comparison:
         return row, int(np.argmax(np.where(apart[row], self.distances[row], -1.0)))
 
 
-def compare_pairs(counts: IntArray) -> Comparison:
+def compare_pairs(counts: IntArray) -> DeviceComparison:
     """Compare each of N sides with each, given how often it saw each whole percent: int64[N, 101], no row empty."""
     bins = _shares(two_point_bins(counts))
     means = _means(counts)
@@ -144,7 +144,7 @@ def compare_pairs(counts: IntArray) -> Comparison:
     return _compare(means, others, bins[:, np.newaxis], bins[np.newaxis])
 
 
-def compare_with_rest(counts: IntArray) -> Comparison:
+def compare_with_rest(counts: IntArray) -> DeviceComparison:
     """Compare each of N >= 2 sides (int64[N, 101], no row empty) with all the others together."""
     rest: IntArray = counts.sum(axis=0) - counts
     bins, rest_bins = _shares(two_point_bins(counts)), _shares(two_point_bins(rest))
@@ -167,9 +167,9 @@ def jensen_shannon(first: FloatArray, second: FloatArray) -> FloatArray:
     return distances
 
 
-def _compare(means: FloatArray, others: FloatArray, first: FloatArray, second: FloatArray) -> Comparison:
+def _compare(means: FloatArray, others: FloatArray, first: FloatArray, second: FloatArray) -> DeviceComparison:
     unlike = np.minimum(np.abs(first - second).sum(axis=-1) / 2.0, 1.0)
-    return Comparison(means, others, jensen_shannon(first, second), unlike)
+    return DeviceComparison(means, others, jensen_shannon(first, second), unlike)
 
 
 def _entropy(distribution: FloatArray) -> FloatArray:

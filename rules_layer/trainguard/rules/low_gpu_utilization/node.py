@@ -23,7 +23,7 @@ from trainguard.rules.low_gpu_utilization.usage import (
     WEAK_MEAN,
     Kind,
     MeanUse,
-    Part,
+    UsagePart,
     mean_use,
     noted,
     parts_since,
@@ -113,7 +113,7 @@ class InPart(msgspec.Struct, array_like=True):
     onset: float | None = None
     lost_s: float = 0.0
 
-    def fold(self, parts: Sequence[Part], minute: NodeMinute) -> None:
+    def fold(self, parts: Sequence[UsagePart], minute: NodeMinute) -> None:
         """Take in a minute, which ``parts`` have already."""
         view, snapshots = minute.view, minute.snapshots
         if minute.restarted:
@@ -139,7 +139,7 @@ class InPart(msgspec.Struct, array_like=True):
             undone = 1.0 - float(values.mean()) / 100.0 if values.size else 0.0
             self.lost_s += len(snapshots) * view.interval_s * undone
 
-    def _idle_in_part(self, parts: Sequence[Part], view: NodeView) -> MeanUse | None:
+    def _idle_in_part(self, parts: Sequence[UsagePart], view: NodeView) -> MeanUse | None:
         use = use_at_work(parts, view)
         if use is None:
             return None
@@ -153,7 +153,7 @@ class InPart(msgspec.Struct, array_like=True):
         return use if idle >= least * samples and (pauses or self.onset is not None) else None
 
 
-def use_at_work(parts: Sequence[Part], view: NodeView) -> MeanUse | None:
+def use_at_work(parts: Sequence[UsagePart], view: NodeView) -> MeanUse | None:
     """Return the use over all samples since the first work, of an hour at most; None before it."""
     return None if view.first_active_at is None else mean_use(parts_since(parts, view.first_active_at), view)
 
@@ -218,7 +218,7 @@ def _idle_facts(view: NodeView, idleness: Idleness, use: MeanUse | None, thresho
     return (*facts, view.fact("highest_mean_utilization", use.means[use.busiest], "%", **mean))
 
 
-def _newest_use(view: NodeView, parts: Sequence[Part], idle_since: float) -> MeanUse:
+def _newest_use(view: NodeView, parts: Sequence[UsagePart], idle_since: float) -> MeanUse:
     """Return the use of the newest 20 to 30 minutes since ``idle_since``; without parts that of the view's means."""
     oldest = (view.watermark_s or 0.0) - IDLE_FINDING_S
     newest = [each for each in parts if PART_S * (each.part + 1) > oldest]
@@ -230,7 +230,7 @@ def _newest_use(view: NodeView, parts: Sequence[Part], idle_since: float) -> Mea
 
 
 def judge_weak(
-    view: NodeView, idleness: Idleness, sign: tuple[Fact, ...], parts: Sequence[Part], common: Finding
+    view: NodeView, idleness: Idleness, sign: tuple[Fact, ...], parts: Sequence[UsagePart], common: Finding
 ) -> RuleResult:
     """Report that a node without an active GPU works a little; ``sign`` is the evidence beside utilization."""
     use = _newest_use(view, parts, idleness.since)
@@ -248,11 +248,11 @@ def _of_whole_node(
 ) -> RuleResult:
     """Return a finding on all GPUs of a node since ``onset``; ``lost`` is its share of the paid time."""
     fields = {"affected_share": lost, "wasted_share": lost, "onset": onset, "gpus": view.gpu_names, **more}
-    return RuleResult.told(text, kind, facts, **fields)
+    return RuleResult.of_kind(text, kind, facts, **fields)
 
 
 def judge_idle(
-    view: NodeView, idleness: Idleness, held: Mapping[str, HeldMemory], parts: Sequence[Part], common: Finding
+    view: NodeView, idleness: Idleness, held: Mapping[str, HeldMemory], parts: Sequence[UsagePart], common: Finding
 ) -> RuleResult:
     holding, look = held_memory(held, view), _LOOKS[idleness.look]
     use = _newest_use(view, parts, 0.0) if look is Kind.NEARLY_IDLE else None
@@ -278,7 +278,7 @@ def memory_facts(view: NodeView, held: Held, device: str | None = None) -> tuple
     return used, *(total if held.total else ()), view.fact("gpus_holding", len(held.gpus), "GPUs")
 
 
-def judge_in_part(view: NodeView, in_part: InPart, parts: Sequence[Part], common: Finding) -> RuleResult | None:
+def judge_in_part(view: NodeView, in_part: InPart, parts: Sequence[UsagePart], common: Finding) -> RuleResult | None:
     """Say that a node did nothing for most of the newest hour; None where it worked, or regular pauses are the most."""
     use, breaks = use_at_work(parts, view), regular_breaks(view)
     if in_part.onset is None or use is None:

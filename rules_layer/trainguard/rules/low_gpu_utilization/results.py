@@ -11,7 +11,7 @@ from typing import Any
 import msgspec
 import numpy as np
 
-from trainguard.core.finding import MOST_FACTS, Fact, Progress
+from trainguard.core.finding import MOST_FACTS, Fact, Patience
 from trainguard.formats.profile import snapshots as names
 from trainguard.rules.low_gpu_utilization.devices import (
     EFFECTIVE_PERCENT,
@@ -42,9 +42,9 @@ from trainguard.rules.low_gpu_utilization.usage import (
     TENSOR_P95,
     UTILIZATION,
     Kind,
-    Part,
     Streak,
     Usage,
+    UsagePart,
     mean_facts,
     noted,
     stream_end,
@@ -110,22 +110,22 @@ def judge_instances(
     """Judge used instances, or all where none was; they fire after ``lasting_s`` seconds, unused ones after 20 min."""
     if not instances:
         facts = (view.fact("instances", len(view.mig_names), "instances"),)
-        return RuleResult.told(text, Kind.INSTANCES_UNKNOWN, facts)
+        return RuleResult.of_kind(text, Kind.INSTANCES_UNKNOWN, facts)
     used = {name: held for name, held in instances.items() if held.used}
     judged = used or instances
     needed = min(math.ceil((lasting_s if used else IDLE_FINDING_S) / MINUTE_S), MOST_MINUTES)
     seen = max(len(held.activity) for held in judged.values())
     streak = max(held.low for held in judged.values())
-    progress = Progress(seen=seen, needed=needed, counts="minutes", streak=streak)
+    progress = Patience(seen=seen, needed=needed, counts="minutes", streak=streak)
     if seen < needed:
         facts = (view.fact("minutes_measured", seen, "minutes", threshold=float(needed)),)
         more = {"data_points": seen, "progress": progress}
-        return RuleResult.told(text, Kind.INSTANCES_WARMING_UP, facts, **more)
+        return RuleResult.of_kind(text, Kind.INSTANCES_WARMING_UP, facts, **more)
     lost_s = MINUTE_S * sum(held.lost for held in judged.values() if held.low >= needed) / len(judged)
     p95 = {name: p95_of(held.activity[-max(needed, held.low) :]) for name, held in judged.items()}
     low = sorted((name for name, held in judged.items() if held.low >= needed), key=lambda name: (p95[name], name))
     worst = low[0] if low else min(p95, key=lambda name: (p95[name], name))
-    return RuleResult.told(
+    return RuleResult.of_kind(
         text,
         Kind.INSTANCES_FINE if not low else Kind.INSTANCES_LOW if used else Kind.INSTANCES_UNUSED,
         _facts(worst, judged, max(needed, judged[worst].low), low, view, threshold_sm),
@@ -186,7 +186,7 @@ class LowGPUUtilizationState(msgspec.Struct, array_like=True):
     signs: dict[str, GpuSigns] = msgspec.field(default_factory=dict)
     instances: dict[str, InstanceMinutes] = msgspec.field(default_factory=dict)
     found: float = 0.0
-    parts: list[Part] = msgspec.field(default_factory=list)
+    parts: list[UsagePart] = msgspec.field(default_factory=list)
     in_part: InPart = msgspec.field(default_factory=InPart)
 
     def uncounted(self, gpu: str) -> float:
@@ -242,7 +242,7 @@ def judge_usages(
         facts = (*facts, *mean_facts(state.parts, view, worst.gpu), *pause_facts(view))
         room = activity_facts(state.activity, worst.gpu, view)
         facts = (*facts, *room) if len(facts) + len(room) <= MOST_FACTS else facts
-    return RuleResult.told(
+    return RuleResult.of_kind(
         text,
         kind,
         facts,
@@ -289,7 +289,7 @@ def judge_taken(held: Mapping[str, HeldMemory], view: NodeView, common: Mapping[
     holding, idle_s = found[worst]
     affected = view.fact("gpus_affected", len(found), "GPUs")
     lost_s = sum(lasted for _, lasted in found.values()) / len(view.gpu_names)
-    return RuleResult.told(
+    return RuleResult.of_kind(
         text,
         Kind.GPU_TAKEN,
         (*_held_facts(holding, idle_s, worst, view), affected, *stream_end(view)),
@@ -354,7 +354,7 @@ def judge_low_activity(
     onset = min(held.since for _, held, _ in low if held.since is not None)
     threshold = threshold_of(worst.measure, threshold_sm)
     affected = view.fact("gpus_affected", len(low), "GPUs")
-    return RuleResult.told(
+    return RuleResult.of_kind(
         text,
         Kind.LOW_ACTIVITY,
         (*_low_activity_facts(view, gpu, worst, p95, threshold), affected, *stream_end(view)),

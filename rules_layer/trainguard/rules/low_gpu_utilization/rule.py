@@ -10,7 +10,7 @@ from typing import Any, ClassVar
 import msgspec
 import numpy as np
 
-from trainguard.core.finding import Progress
+from trainguard.core.finding import Patience
 from trainguard.core.records import Status
 from trainguard.rules.low_gpu_utilization import node as on_node
 from trainguard.rules.low_gpu_utilization.devices import fold_activity, fold_held, fold_signs, sign_of_work
@@ -182,7 +182,7 @@ class LowGPUUtilization(WindowedRule[LowGPUUtilizationParameters, LowGPUUtilizat
         usages = self._usages(state, view, parameters)
         needed, window = (each(parameters, view.interval_s) for each in (self.lasting_points, self.window_points))
         times = view.kept_times[-window:]
-        progress = Progress(
+        progress = Patience(
             seen=max((usage.points for usage in usages), default=0),
             needed=parameters.patience_points(view.interval_s),
             streak=max((streak.lasting(view) for streak in state.streaks.values()), default=0),

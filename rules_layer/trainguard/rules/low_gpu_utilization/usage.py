@@ -110,7 +110,7 @@ def once_worked(kind: str, facts: tuple[Fact, ...]) -> tuple[str, tuple[Fact, ..
     return (Kind.IDLE_AT_FIRST.value if kind in _NEVER_WORKED or quiet else kind), facts
 
 
-class Part(msgspec.Struct, array_like=True):
+class UsagePart(msgspec.Struct, array_like=True):
     """All samples of a node in ten minutes of the clock, or in a piece of them, by their ordinal since the epoch.
 
     ``first`` is epoch seconds; ``idle`` counts samples without an active GPU. ``sums`` (utilization, tenths of a
@@ -157,7 +157,7 @@ class MeanUse:
         return sum(self.means.values()) / len(self.means)
 
 
-def fold_use(parts: list[Part], minute: NodeMinute) -> list[Part]:
+def fold_use(parts: list[UsagePart], minute: NodeMinute) -> list[UsagePart]:
     sampled = ~np.isnan(minute.snapshots.gpu_utilization)
     seen = np.flatnonzero(np.logical_or.reduce(sampled, axis=1))
     worked = minute.view.first_active_at
@@ -167,7 +167,7 @@ def fold_use(parts: list[Part], minute: NodeMinute) -> list[Part]:
         first = float(minute.snapshots.times[rows[0]])
         number = int(first // PART_S)
         if not parts or parts[-1].part != number or _is_apart(parts[-1].first, first, begun):
-            parts = [*parts, Part(number, first)]
+            parts = [*parts, UsagePart(number, first)]
         idle = int(np.count_nonzero(~minute.active[rows]))
         parts[-1].add(minute.snapshots.gpu_utilization[rows], idle)
     newest = parts[-1].part if parts else 0
@@ -180,12 +180,12 @@ def _is_apart(begun: float, first: float, worked: float) -> bool:
     return begun < worked if first >= worked else first >= begun + START_S / 2.0
 
 
-def parts_since(parts: Sequence[Part], time_s: float | None) -> list[Part]:
+def parts_since(parts: Sequence[UsagePart], time_s: float | None) -> list[UsagePart]:
     """Return the parts that began no earlier than ``time_s``, epoch seconds: all without one."""
     return [each for each in parts if time_s is None or each.first >= time_s]
 
 
-def mean_use(chosen: Sequence[Part], view: NodeView) -> MeanUse | None:
+def mean_use(chosen: Sequence[UsagePart], view: NodeView) -> MeanUse | None:
     sums, counts = np.zeros(len(view.gpu_names)), np.zeros(len(view.gpu_names))
     for each in chosen:
         sums[: len(each.sums)] += np.array(each.sums) / 10.0
@@ -335,7 +335,7 @@ def stream_end(view: NodeView) -> tuple[Fact, ...]:
     return (view.fact("stream_end", view.watermark_s, "time"),)
 
 
-def mean_facts(parts: Sequence[Part], view: NodeView, gpu: str) -> tuple[Fact, ...]:
+def mean_facts(parts: Sequence[UsagePart], view: NodeView, gpu: str) -> tuple[Fact, ...]:
     use = mean_use(parts_since(parts, view.first_active_at), view)
     if use is None or gpu not in use.means:
         return ()

@@ -5,7 +5,7 @@ Source: AWS documentation of MaxInitializationTime. What is lost is the time bey
 
 from typing import Any
 
-from trainguard.core.finding import Fact, Progress
+from trainguard.core.finding import Fact, Patience
 from trainguard.core.records import Status
 from trainguard.ledger.bucket import Bucket
 from trainguard.render.details import Details
@@ -62,16 +62,16 @@ class MaxInitializationTime(JobRule[MaxInitializationTimeParameters]):
 
     def judge(self, view: JobView, parameters: MaxInitializationTimeParameters) -> RuleResult:
         if not (view.framework_expected or view.framework_seen):
-            return RuleResult.told(text, MaxInitializationKind.NO_FRAMEWORK_METRICS)
+            return RuleResult.of_kind(text, MaxInitializationKind.NO_FRAMEWORK_METRICS)
         if view.started_at is None:
-            return RuleResult.told(text, MaxInitializationKind.NO_START)
+            return RuleResult.of_kind(text, MaxInitializationKind.NO_START)
         if view.first_step_at is None and view.system_through is None:
-            return RuleResult.told(text, MaxInitializationKind.NO_DATA)
+            return RuleResult.of_kind(text, MaxInitializationKind.NO_DATA)
         if view.first_step_at is None:
             trained_s = max((min(_worked_s(each), _fetched_s(each)) for each in view.nodes.values()), default=0.0)
             if trained_s > UNSEEN_STEP_GRACE_S:
                 trained = (Fact(name="time_at_work", value=trained_s, unit="s"),)
-                return RuleResult.told(text, MaxInitializationKind.WITHOUT_STEPS, trained)
+                return RuleResult.of_kind(text, MaxInitializationKind.WITHOUT_STEPS, trained)
         started_at = view.started_at
         elapsed_s = (view.system_through or started_at) - started_at
         judged = [_judge_start(start, view, elapsed_s, parameters) for start in _starts(view, started_at)]
@@ -117,7 +117,7 @@ def _judge_start(
     over_s = after_s - parameters.threshold * 60.0
     late = over_s > 0.0
     lost = over_s / max(elapsed_s, after_s) if late else None
-    return RuleResult.told(
+    return RuleResult.of_kind(
         text,
         MaxInitializationKind.LATE if late else MaxInitializationKind.IN_TIME,
         _facts(start, began_at, parameters),
@@ -141,7 +141,7 @@ def _judge_absence(start: Start, view: JobView, parameters: MaxInitializationTim
     over_s = waited_s - parameters.threshold * 60.0
     late = over_s > grace_s
     if not late and view.closed and not view.framework_seen:
-        return RuleResult.told(text, MaxInitializationKind.ENDED_WITHOUT_METRICS)
+        return RuleResult.of_kind(text, MaxInitializationKind.ENDED_WITHOUT_METRICS)
     facts = _facts(start, end, parameters)
     if late:
         kind = MaxInitializationKind.UNCERTAIN if at_work else MaxInitializationKind.NO_STEP
@@ -153,7 +153,7 @@ def _judge_absence(start: Start, view: JobView, parameters: MaxInitializationTim
     if kind is MaxInitializationKind.UNCERTAIN:
         facts = (*facts, Fact(name="time_at_work", value=worked_s, unit="s"))
     lost = over_s / elapsed_s if late else None
-    return RuleResult.told(
+    return RuleResult.of_kind(
         text,
         kind,
         facts,
@@ -168,7 +168,7 @@ def _judge_absence(start: Start, view: JobView, parameters: MaxInitializationTim
 
 def _took(seconds: float, parameters: MaxInitializationTimeParameters) -> dict[str, Any]:
     """Return the numbers of a judgement of a start that took, or has taken, so many seconds."""
-    progress = Progress(seen=int(seconds), needed=round(parameters.threshold * 60.0), counts="seconds")
+    progress = Patience(seen=int(seconds), needed=round(parameters.threshold * 60.0), counts="seconds")
     return {"measured": seconds / 60.0, "threshold": parameters.threshold, "progress": progress}
 
 

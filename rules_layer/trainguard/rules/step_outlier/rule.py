@@ -8,7 +8,7 @@ from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
 from itertools import pairwise
 
-from trainguard.core.finding import Fact, Progress
+from trainguard.core.finding import Fact, Patience
 from trainguard.core.records import Status
 from trainguard.formats.profile.columns import FrameworkEvents
 from trainguard.ledger.bucket import Bucket
@@ -103,7 +103,7 @@ class StepOutlier(JoinedRule[StepOutlierParameters, StepsState]):
         kind = _outcome(worst, view)
         fired, by_time = kind.status is Status.FIRED, worst.too_slow and not worst.too_many
         slow_nodes = [node for node, of_node in by_node.items() if any(each.fired for each in of_node)]
-        return RuleResult.told(
+        return RuleResult.of_kind(
             text,
             kind,
             _facts(worst, states[worst.node], parameters),
@@ -211,8 +211,8 @@ def _onset(by_node: Mapping[str, Sequence[EvaluatedSeries]]) -> float | None:
     return min((start / 1e6 for start in starts if start is not None), default=None)
 
 
-def _progress_of(series: StepSeries) -> Progress:
-    return Progress(seen=series.seen + series.dropped, needed=MIN_STEPS + WARM_UP_STEPS, counts="steps")
+def _progress_of(series: StepSeries) -> Patience:
+    return Patience(seen=series.seen + series.dropped, needed=MIN_STEPS + WARM_UP_STEPS, counts="steps")
 
 
 def _warming_up(view: JobView, states: Mapping[str, StepsState]) -> RuleResult:
@@ -223,7 +223,7 @@ def _warming_up(view: JobView, states: Mapping[str, StepsState]) -> RuleResult:
         Fact(name="steps", value=furthest.seen + furthest.dropped, unit="steps", node=node, threshold=float(needed)),
         Fact(name="steps_left_out", value=WARM_UP_STEPS, unit="steps"),
     )
-    return RuleResult.told(
+    return RuleResult.of_kind(
         text,
         StepOutlierKind.TOO_SHORT if view.closed else StepOutlierKind.WARMING_UP,
         facts,
@@ -234,6 +234,6 @@ def _warming_up(view: JobView, states: Mapping[str, StepsState]) -> RuleResult:
 
 def _without_steps(view: JobView, parameters: StepOutlierParameters) -> RuleResult:
     if not (view.framework_expected or view.framework_seen):
-        return RuleResult.told(text, StepOutlierKind.NO_FRAMEWORK_METRICS)
+        return RuleResult.of_kind(text, StepOutlierKind.NO_FRAMEWORK_METRICS)
     wanted = () if parameters.mode in {None, "None"} else (Fact(name="mode", value=str(parameters.mode)),)
-    return RuleResult.told(text, StepOutlierKind.NO_STEPS, wanted)
+    return RuleResult.of_kind(text, StepOutlierKind.NO_STEPS, wanted)

@@ -10,7 +10,7 @@ from functools import partial
 import msgspec
 import numpy as np
 
-from trainguard.core.finding import MOST_FACTS, Fact, Progress
+from trainguard.core.finding import MOST_FACTS, Fact, Patience
 from trainguard.formats.profile.columns import FrameworkEvents
 from trainguard.formats.profile.snapshots import BoolArray, FloatArray, IntArray
 from trainguard.ledger.bucket import Bucket
@@ -191,21 +191,21 @@ class Straggler(JoinedRule[StragglerParameters, PaceState]):
     def judge(self, view: JobView, parameters: StragglerParameters) -> RuleResult:
         ranks, nodes = _ranks(view)
         if not view.framework_seen and not view.framework_expected:
-            return RuleResult.told(text, StragglerKind.NO_FRAMEWORK_METRICS)
+            return RuleResult.of_kind(text, StragglerKind.NO_FRAMEWORK_METRICS)
         if len(ranks) < 2:
             known = (Fact(name="ranks", value=len(ranks), unit="ranks"),)
             details = StragglerDetails({})
-            return RuleResult.told(text, StragglerKind.NO_PEERS, known, details=details)
+            return RuleResult.of_kind(text, StragglerKind.NO_PEERS, known, details=details)
         needed = min(max(-(-round(parameters.lasting_s * 1e6) // BLOCK_US), 1), BLOCKS)
         blocks = common_blocks(ranks)[-needed:]
-        progress = Progress(seen=len(blocks), needed=needed, counts="blocks")
+        progress = Patience(seen=len(blocks), needed=needed, counts="blocks")
         if len(blocks) < needed:
             waiting = (
                 Fact(name="ranks", value=len(ranks), unit="ranks"),
                 Fact(name="blocks", value=len(blocks), unit="blocks", threshold=float(needed)),
                 Fact(name="block_length", value=BLOCK_US / 1e6, unit="s"),
             )
-            return RuleResult.told(text, StragglerKind.WARMING_UP, waiting, progress=progress)
+            return RuleResult.of_kind(text, StragglerKind.WARMING_UP, waiting, progress=progress)
         found = per_step(ranks, blocks)
         compared = _compared(ranks, found, parameters.slower)
         order = sorted(compared, key=lambda name: -compared[name].excess)
@@ -227,7 +227,7 @@ class Straggler(JoinedRule[StragglerParameters, PaceState]):
             Fact(name="ranks", value=len(ranks), unit="ranks"),
             *_reasons(fact, found, list(ranks).index(worst), slow, nodes, steps),
         )
-        return RuleResult.told(
+        return RuleResult.of_kind(
             text,
             kind,
             facts[:MOST_FACTS],

@@ -12,7 +12,7 @@ from trainguard.rules.change import ChangeCode
 from trainguard.rules.rule_result import FactSheet, Measure, Words
 from trainguard.rules.spec import ParameterHelp
 from trainguard.rules.training.divergence import BROKEN_ROW, FIRST_ROW
-from trainguard.rules.training.readings import Reading, checked, measured, not_finite, not_saved
+from trainguard.rules.training.readings import MetricReading, checked, measured, not_finite, not_saved
 from trainguard.rules.training.selection import GRADIENT_NORM, LOSSES
 from trainguard.rules.training.series import step_number
 from trainguard.rules.training.step_rule import USELESS, Check, SelectingParameters, StepRule, StepState
@@ -116,7 +116,7 @@ class ExplodingTensor(StepRule[ExplodingTensorParameters, ExplodingTensorState])
         if step.logged and not parameters.selects:
             _pass_over_skipped(state, step, readings)
 
-        def facts(reading: Reading) -> tuple[Fact]:
+        def facts(reading: MetricReading) -> tuple[Fact]:
             if not reading.fires:
                 return (Fact(name="tensors", value=len(readings)),)
             if math.isnan(reading.value):
@@ -134,7 +134,7 @@ class ExplodingTensor(StepRule[ExplodingTensorParameters, ExplodingTensorState])
         )
         if row is None or row.count == 0 or (state.latest is not None and state.latest.fires):
             return None
-        reading = Reading(key.partition("/")[2], 1.0, 0.0, True, 1.0, NAN)
+        reading = MetricReading(key.partition("/")[2], 1.0, 0.0, True, 1.0, NAN)
         return Check(
             step=row.step,
             at=row.at,
@@ -150,11 +150,11 @@ class ExplodingTensor(StepRule[ExplodingTensorParameters, ExplodingTensorState])
 
 def _readings(
     state: ExplodingTensorState, step: StepView, parameters: ExplodingTensorParameters, reductions: dict[str, str]
-) -> dict[str, Reading]:
+) -> dict[str, MetricReading]:
     """Return what was found in each tensor by its name; ``reductions`` gets the name of the one that is not finite."""
-    readings: dict[str, Reading] = {}
+    readings: dict[str, MetricReading] = {}
     asked: list[tuple[ReductionKind, bool]] = []
-    finite: Reading | None = None
+    finite: MetricReading | None = None
     numbers = (name for name in step.names if not name.startswith(_TREES) and signal_of(name) not in _ABSENT)
     for tensor in parameters.tensors(step) if parameters.selects else numbers:
         try:
@@ -175,7 +175,7 @@ def _readings(
     return readings
 
 
-def _pass_over_skipped(state: ExplodingTensorState, step: StepView, readings: dict[str, Reading]) -> None:
+def _pass_over_skipped(state: ExplodingTensorState, step: StepView, readings: dict[str, MetricReading]) -> None:
     """Leave out numbers of a log that are not finite for a few values in a row, or while a loss scale is searched."""
     norms = step.members(GRADIENT_NORM)
     followed = norms | step.members(LOSSES)
@@ -194,7 +194,7 @@ def _pass_over_skipped(state: ExplodingTensorState, step: StepView, readings: di
     state.evaluated += not readings  # it was checked, and says nothing yet
 
 
-def _hold(state: ExplodingTensorState, step: StepView, readings: Mapping[str, Reading]) -> bool:
+def _hold(state: ExplodingTensorState, step: StepView, readings: Mapping[str, MetricReading]) -> bool:
     """Remember which tensors are not finite; return False of a step that says nothing of those that still are."""
     firing = [f"{step.mode}/{tensor}" for tensor, reading in readings.items() if reading.fires]
     seen = {f"{step.mode}/{tensor}" for tensor in readings} if state.held else frozenset()
@@ -205,14 +205,14 @@ def _hold(state: ExplodingTensorState, step: StepView, readings: Mapping[str, Re
     return says
 
 
-def _of_entries(step: StepView, tensor: str, *, only_nan: bool) -> Reading | None:
+def _of_entries(step: StepView, tensor: str, *, only_nan: bool) -> MetricReading | None:
     found = not_finite(step, tensor)
     if found is None:
         return None
     size, nan, infinite = found
     count = nan if only_nan else nan + infinite
     kind = (NAN if nan else INFINITE) if count else FINE
-    return Reading(tensor, float(count), 0.0, count > 0, count / max(size, 1), kind)
+    return MetricReading(tensor, float(count), 0.0, count > 0, count / max(size, 1), kind)
 
 
 def _has_finite_sum(step: StepView, tensor: str, asked: list[tuple[ReductionKind, bool]]) -> bool:
@@ -227,7 +227,7 @@ def _has_finite_sum(step: StepView, tensor: str, asked: list[tuple[ReductionKind
 
 def _of_reductions(
     state: StepState, step: StepView, tensor: str, reductions: dict[str, str], *, only_nan: bool
-) -> Reading | None:
+) -> MetricReading | None:
     """Judge by what was saved; the value is then not a count, so that it stays open."""
     saved = _telling(step, tensor)
     if not saved:
@@ -238,9 +238,9 @@ def _of_reductions(
     bad = [(name, value) for name, value in saved if not math.isfinite(value)]
     nan = [name for name, value in bad if math.isnan(value)]
     if not bad or (only_nan and not nan):
-        return Reading(tensor, 0.0, 0.0, False, 0.0, FINE)
+        return MetricReading(tensor, 0.0, 0.0, False, 0.0, FINE)
     reductions[tensor] = nan[0] if nan else bad[0][0]
-    return Reading(tensor, math.nan, 0.0, True, 0.0, NAN if nan else INFINITE)
+    return MetricReading(tensor, math.nan, 0.0, True, 0.0, NAN if nan else INFINITE)
 
 
 def _telling(step: StepView, tensor: str) -> list[tuple[str, float]]:

@@ -14,7 +14,7 @@ from trainguard.rules.change import ChangeCode
 from trainguard.rules.protocol import NonNegative, PositiveInt
 from trainguard.rules.rule_result import FactSheet, Measure, Words
 from trainguard.rules.spec import ParameterHelp
-from trainguard.rules.training.readings import Reading, checked, known, scalar
+from trainguard.rules.training.readings import MetricReading, checked, known, scalar
 from trainguard.rules.training.selection import LOSSES, selected
 from trainguard.rules.training.series import level_of, step_number
 from trainguard.rules.training.step_rule import Check, SelectingParameters, StepRule, StepState
@@ -158,7 +158,7 @@ class LossNotDecreasing(StepRule[LossNotDecreasingParameters, LossNotDecreasingS
             held = True
         state.waiting += held and not readings
 
-        def facts(reading: Reading) -> tuple[Fact, ...]:
+        def facts(reading: MetricReading) -> tuple[Fact, ...]:
             name = reading.tensor or ""
             earlier, before, now = since[name]
             return (
@@ -192,13 +192,13 @@ def _history(state: LossNotDecreasingState, mode: Mode, tensor: str) -> LossHist
     return of_mode[tensor]
 
 
-def _reading(tensor: str, before: float, now: float, parameters: LossNotDecreasingParameters) -> Reading:
+def _reading(tensor: str, before: float, now: float, parameters: LossNotDecreasingParameters) -> MetricReading:
     least, most = parameters.diff_percent, parameters.increase_threshold_percent
     if before == 0.0:
         fires = now >= 0.0 and least > 0.0
-        return Reading(tensor, 0.0, least, fires, 1.0 if fires else -1.0, FLAT if fires else FALLS)
+        return MetricReading(tensor, 0.0, least, fires, 1.0 if fires else -1.0, FLAT if fires else FALLS)
     fall = 100.0 * (before - now) / abs(before)
     if fall < 0.0:
         risen = RISEN if -fall > most else ROSE_LITTLE
-        return Reading(tensor, -fall, most, -fall > most, -fall - most, risen)
-    return Reading(tensor, fall, least, fall < least, least - fall, FLAT if fall < least else FALLS)
+        return MetricReading(tensor, -fall, most, -fall > most, -fall - most, risen)
+    return MetricReading(tensor, fall, least, fall < least, least - fall, FLAT if fall < least else FALLS)

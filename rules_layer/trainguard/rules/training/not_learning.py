@@ -7,7 +7,7 @@ import math
 from collections.abc import Callable, Mapping
 from typing import ClassVar
 
-from trainguard.core.finding import Fact, Progress
+from trainguard.core.finding import Fact, Patience
 from trainguard.formats.tensors.step_view import Mode, StepView
 from trainguard.ledger.bucket import Bucket
 from trainguard.rules.change import ChangeCode
@@ -262,10 +262,10 @@ class NotLearning(StepRule[NotLearningParameters, RatedState]):
     def score(self, check: Check) -> float:
         return CRITICAL if check.kind in NOTHING_LEARNED else HIGH
 
-    def progress(self, state: RatedState, view: RunView, parameters: NotLearningParameters) -> Progress | None:
+    def progress(self, state: RatedState, view: RunView, parameters: NotLearningParameters) -> Patience | None:
         seen = max((_longest(state.run, mode) for mode in (Mode.TRAIN, Mode.EVAL)), default=0)
         needed = _least_rows(state.run, parameters) if view.closed else parameters.live_rows
-        return Progress(seen=seen, needed=needed, counts="values")
+        return Patience(seen=seen, needed=needed, counts="values")
 
 
 def _longest(run: RunSeries, mode: Mode) -> int:

@@ -10,7 +10,7 @@ from trainguard.rules.change import ChangeCode
 from trainguard.rules.protocol import NonNegative, PositiveInt
 from trainguard.rules.rule_result import FactSheet, Measure, Words
 from trainguard.rules.spec import ParameterHelp
-from trainguard.rules.training.readings import Reading, checked
+from trainguard.rules.training.readings import MetricReading, checked
 from trainguard.rules.training.run_series import by_mode, mean_loss, metric_pairs
 from trainguard.rules.training.selection import LOSSES, selected
 from trainguard.rules.training.series import step_number
@@ -156,10 +156,10 @@ def _of_pairs(
     )
 
 
-def _gap_reading(tensor: str, gap: float, over: int, parameters: OverfitParameters) -> Reading:
+def _gap_reading(tensor: str, gap: float, over: int, parameters: OverfitParameters) -> MetricReading:
     fires = over >= parameters.patience
     kind = OVERFITS if fires else WAITS if over else FINE
-    return Reading(tensor, gap, parameters.ratio_threshold, fires, gap, kind)
+    return MetricReading(tensor, gap, parameters.ratio_threshold, fires, gap, kind)
 
 
 def _gap(train: float, validation: float) -> float:
@@ -168,7 +168,7 @@ def _gap(train: float, validation: float) -> float:
 
 
 def _gap_facts(
-    reading: Reading, means: tuple[float, float], over: int, parameters: OverfitParameters
+    reading: MetricReading, means: tuple[float, float], over: int, parameters: OverfitParameters
 ) -> tuple[Fact, ...]:
     train, validation = means
     in_a_row = (Fact(name="times_in_a_row", value=over), Fact(name="patience", value=parameters.patience))
@@ -260,12 +260,12 @@ class Overtraining(StepRule[OvertrainingParameters, OvertrainingState]):
         )
         bests = {kind: best for kind, _, best, _ in both if best is not None}
         readings = [
-            Reading(improved.get(mode), best[2], patience, best[2] >= patience, best[2] / patience, kind)
+            MetricReading(improved.get(mode), best[2], patience, best[2] >= patience, best[2] / patience, kind)
             for kind, mode, best, patience in both
             if best is not None
         ]
 
-        def facts(reading: Reading) -> tuple[Fact, ...]:
+        def facts(reading: MetricReading) -> tuple[Fact, ...]:
             best, lowest_step, steps = bests[str(reading.kind)]
             return (
                 Fact(name="of", value=str(reading.kind)),

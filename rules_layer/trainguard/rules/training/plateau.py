@@ -1,6 +1,6 @@
 """Plateau: the loss stopped falling early and far from done, and the rest of the run gained nothing."""
 
-from trainguard.core.finding import Fact, Progress
+from trainguard.core.finding import Fact, Patience
 from trainguard.formats.tensors.step_view import Mode, StepView
 from trainguard.rules.change import ChangeCode
 from trainguard.rules.protocol import NonNegative, PositiveInt
@@ -96,9 +96,9 @@ class Plateau(StepRule[PlateauParameters, RatedState]):
         losses = state.run.loss(Mode.TRAIN)
         return _judged(state, parameters) if losses and losses[0][1].count >= parameters.min_rows else None
 
-    def progress(self, state: RatedState, view: RunView, parameters: PlateauParameters) -> Progress | None:
+    def progress(self, state: RatedState, view: RunView, parameters: PlateauParameters) -> Patience | None:
         seen = next((loss.count for _, loss in state.run.loss(Mode.TRAIN)), 0)
-        return Progress(seen=seen, needed=parameters.min_rows if view.closed else parameters.live_rows, counts="values")
+        return Patience(seen=seen, needed=parameters.min_rows if view.closed else parameters.live_rows, counts="values")
 
 
 def _judged(state: RatedState, parameters: PlateauParameters) -> Check:

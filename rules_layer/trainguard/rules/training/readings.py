@@ -130,7 +130,7 @@ def scalar(step: StepView, name: str) -> float | None:
 T = TypeVar("T")
 
 
-class Reading(NamedTuple):
+class MetricReading(NamedTuple):
     """A measurement of one tensor, None where none was measured; ``over`` ranks readings, the worst highest."""
 
     tensor: str | None
@@ -141,8 +141,8 @@ class Reading(NamedTuple):
     kind: str | None = None
 
 
-def above(tensor: str, value: float, threshold: float) -> Reading:
-    return Reading(tensor, value, threshold, value > threshold, value)
+def above(tensor: str, value: float, threshold: float) -> MetricReading:
+    return MetricReading(tensor, value, threshold, value > threshold, value)
 
 
 def used(state: StepState, fold: Callable[[StepView, str], T], step: StepView, tensor: str) -> T | None:
@@ -172,8 +172,8 @@ def not_saved(state: StepState, step: StepView, tensor: str) -> bool:
 
 def checked(
     step: StepView,
-    readings: Sequence[Reading],
-    facts: Callable[[Reading], Sequence[Fact]] | tuple[str, str],
+    readings: Sequence[MetricReading],
+    facts: Callable[[MetricReading], Sequence[Fact]] | tuple[str, str],
     *,
     kinds: tuple[str, str] | None = None,
     judged: int | None = None,
@@ -216,7 +216,7 @@ def step_fact(step: StepView) -> Fact:
     return Fact(name="step", value=step.step, unit="steps", start=at, end=at)
 
 
-def worst_of(readings: Sequence[Reading]) -> Reading:
+def worst_of(readings: Sequence[MetricReading]) -> MetricReading:
     """Return the first of the readings that rank highest: there may be thousands a step."""
     held = [each for each in readings if each.fires] or readings
     over = [each.over for each in held]
@@ -225,12 +225,12 @@ def worst_of(readings: Sequence[Reading]) -> Reading:
     return held[over.index(max(over))]
 
 
-def rank(reading: Reading) -> tuple[bool, float]:
+def rank(reading: MetricReading) -> tuple[bool, float]:
     """Order readings: those that fire last, then by how far over they are; one that is no number comes first."""
     return reading.fires, -math.inf if math.isnan(reading.over) else reading.over
 
 
-def measured(name: str, reading: Reading, unit: str = "") -> Fact:
+def measured(name: str, reading: MetricReading, unit: str = "") -> Fact:
     """Return what was measured of a tensor as a fact; one that is not finite is text, as JSON has no number for it."""
     value = reading.value if math.isfinite(reading.value) else f"{reading.value:g}"
     return Fact(name=name, value=value, unit=unit, series=reading.tensor, threshold=reading.threshold)

@@ -175,7 +175,7 @@ class GradientNormDriftParameters(StepParameters, frozen=True, kw_only=True):
     decades: NonNegative = 3.0
 
 
-class Level(msgspec.Struct, array_like=True):
+class SpikeLevel(msgspec.Struct, array_like=True):
     """The mean of the first eight values, the mean of the newest ones, decayed, and the step at which they drifted."""
 
     count: int = 0
@@ -193,9 +193,9 @@ class Level(msgspec.Struct, array_like=True):
 class GradientNormDriftState(StepState, kw_only=True):
     """Norms by name, in decades; at most 512 of bounded names, the loss that was recorded first, and all signals."""
 
-    norms: dict[str, Level] = msgspec.field(default_factory=dict)
+    norms: dict[str, SpikeLevel] = msgspec.field(default_factory=dict)
     loss_name: str | None = None
-    loss: Level = msgspec.field(default_factory=Level)
+    loss: SpikeLevel = msgspec.field(default_factory=SpikeLevel)
     signals: list[Signal] = msgspec.field(default_factory=list)
 
     def has_room(self, name: str) -> bool:
@@ -270,9 +270,9 @@ class GradientNormDrift(StepRule[GradientNormDriftParameters, GradientNormDriftS
         )
 
 
-def _take_norms(state: GradientNormDriftState, step: StepView) -> dict[str, Level]:
+def _take_norms(state: GradientNormDriftState, step: StepView) -> dict[str, SpikeLevel]:
     scalars = step.members(GRADIENT_NORM)
-    seen: dict[str, Level] = {}
+    seen: dict[str, SpikeLevel] = {}
     norms = state.norms
     for name in sorted(scalars | step.members(GRADIENTS)):
         level = norms.get(name)
@@ -282,7 +282,7 @@ def _take_norms(state: GradientNormDriftState, step: StepView) -> dict[str, Leve
         norm = used(state, scalar if name in scalars else _size, step, name)
         if norm is not None and math.isfinite(norm):
             if level is None:
-                level = norms[name] = Level()
+                level = norms[name] = SpikeLevel()
             level.add(math.log10(max(abs(norm), SMALLEST)))
             seen[name] = level
     return seen

@@ -16,7 +16,7 @@ from trainguard.core.errors import (
     TensorTooLargeError,
     TensorUnusableError,
 )
-from trainguard.core.finding import UNTIMED, Fact, Progress
+from trainguard.core.finding import UNTIMED, Fact, Patience
 from trainguard.core.records import Status
 from trainguard.formats.tensors.step_view import StepView
 from trainguard.rules.protocol import NonNegativeInt, Rule, RuleParameters
@@ -179,7 +179,7 @@ class StepRule(Rule[P], Generic[P, S]):
         """Say how much a check that fires matters, 0 to 100; None leaves it to what was lost."""
         return None
 
-    def progress(self, state: S, view: RunView, parameters: P) -> Progress | None:
+    def progress(self, state: S, view: RunView, parameters: P) -> Patience | None:
         """Say how far the rule's patience is; None of a rule that has none."""
         return None
 
@@ -260,7 +260,7 @@ def notes(state: StepState, parameters: StepParameters) -> tuple[Fact, ...]:
 
 
 def _unchecked(
-    state: StepState, view: RunView, parameters: StepParameters, progress: Progress | None
+    state: StepState, view: RunView, parameters: StepParameters, progress: Patience | None
 ) -> tuple[Status, StepKind, tuple[Fact, ...]]:
     ignored = _ignored(parameters)
     if state.unusable_why is not None:
@@ -279,7 +279,7 @@ def _unchecked(
     return Status.NOT_APPLICABLE, StepKind.NOTHING, (saved, *found, *ignored)
 
 
-def _values(progress: Progress | None) -> tuple[Fact, ...]:
+def _values(progress: Patience | None) -> tuple[Fact, ...]:
     """Return how many values a rule has that it can use, and how many it needs; none of one that counts otherwise."""
     if progress is None or progress.counts != "values" or progress.seen >= progress.needed:
         return ()

@@ -6,7 +6,7 @@ from typing import Any, ClassVar
 
 import msgspec
 
-from trainguard.core.finding import Fact, Progress
+from trainguard.core.finding import Fact, Patience
 from trainguard.formats.tensors.scalars.objective import Signal
 from trainguard.formats.tensors.step_view import Mode, StepView
 from trainguard.ledger.bucket import Bucket
@@ -172,11 +172,11 @@ class TrainingDiverged(StepRule[TrainingDivergedParameters, TrainingDivergedStat
 
     def progress(
         self, state: TrainingDivergedState, view: RunView, parameters: TrainingDivergedParameters
-    ) -> Progress | None:
+    ) -> Patience | None:
         row = max(state.broken.values(), key=lambda each: each.count, default=None)
         if row is None or not row.count:
             return None
-        return Progress(seen=row.count, needed=row.needed, counts="values that are not finite")
+        return Patience(seen=row.count, needed=row.needed, counts="values that are not finite")
 
 
 def _note(state: TrainingDivergedState, key: str, step: StepView, *, finite: bool) -> None:

@@ -14,12 +14,12 @@ import msgspec
 from trainguard.core.errors import PortUnavailableError
 from trainguard.core.ports import ResourceState
 from trainguard.engine.settings.tag_names import EXEMPT_TAG, JOB_TAG, STOP_ALLOWED, STOP_TAG
-from trainguard.stack.actions.fire_row import Fire
+from trainguard.stack.actions.fire_row import FireInput
 from trainguard.stack.actions.request import StopResult
 from trainguard.stack.actions.stop_resources import ResourceDecision
 
 # An agent that wrote no state for so long does not run.
-SILENT_S = 600.0
+AGENT_SILENT_S = 600.0
 
 # So long the stack waits for the end of what the agent has begun.
 DONE_WITHIN_S = 120.0
@@ -92,7 +92,7 @@ def resource_states(desk: ClusterDesk, kind: str, identities: Sequence[str], now
 
 def _resource_state(kind: str, identity: str, cluster: str, state: AgentState, now: float) -> ResourceState:
     tags = ({STOP_TAG: STOP_ALLOWED} if state.action else {}) | ({EXEMPT_TAG: "true"} if state.exempt else {})
-    is_old = now - state.at > SILENT_S
+    is_old = now - state.at > AGENT_SILENT_S
     return ResourceState(
         kind=kind,
         identity=identity,
@@ -108,7 +108,7 @@ def _resource_state(kind: str, identity: str, cluster: str, state: AgentState, n
     )
 
 
-def asked(desk: ClusterDesk, fire: Fire, decision: ResourceDecision, now: float) -> StopResult:
+def asked(desk: ClusterDesk, fire: FireInput, decision: ResourceDecision, now: float) -> StopResult:
     """Ask the cluster's agent, and return its answer, ``pending`` while there is none; raises PortUnavailableError.
 
     Called again and again until the result is not pending; no call asks for more than the first one did.
@@ -121,7 +121,7 @@ def asked(desk: ClusterDesk, fire: Fire, decision: ResourceDecision, now: float)
         raise
 
 
-def _asked(desk: ClusterDesk, fire: Fire, decision: ResourceDecision, now: float) -> StopResult:
+def _asked(desk: ClusterDesk, fire: FireInput, decision: ResourceDecision, now: float) -> StopResult:
     cluster, _, resource = decision.resources[0].partition("/")
     expires_at = decision.expires_at or 0.0
     answer = desk.answer(cluster, fire.fire_id)

@@ -8,7 +8,7 @@ from trainguard.core.records import AlertKind
 from trainguard.stack.actions.request import StopDecision
 
 
-class Fire(msgspec.Struct, rename="camel", frozen=True, kw_only=True):
+class FireInput(msgspec.Struct, rename="camel", frozen=True, kw_only=True):
     """A fire by its execution's input; of a follow-up, its values at the fire."""
 
     job: str
@@ -28,19 +28,19 @@ Recorded = Literal["written", "made before", "overtaken"]
 class FireRows(Protocol):
     """The store of the fire path; every method raises PortUnavailableError."""
 
-    def mark(self, fire: Fire) -> None:
+    def mark(self, fire: FireInput) -> None:
         """Mark the rule as fired, or only name the fire in a row evaluated further; a newer fire's row stays."""
 
-    def record_decision(self, fire: Fire, decision: StopDecision, *, now: float) -> Recorded:
+    def record_decision(self, fire: FireInput, decision: StopDecision, *, now: float) -> Recorded:
         """Keep the decision to stop before the call; the result says if it was made, or the row is of another fire."""
 
-    def record_stop(self, fire: Fire, decision: StopDecision, *, made: bool | None, now: float) -> None:
+    def record_stop(self, fire: FireInput, decision: StopDecision, *, made: bool | None, now: float) -> None:
         """Keep the decision on a stop and whether it was made; None if that is unknown."""
 
-    def record_alert(self, fire: Fire, action: str, alert_id: str | None, *, now: float) -> None:
+    def record_alert(self, fire: FireInput, action: str, alert_id: str | None, *, now: float) -> None:
         """Keep what was done about a fire, and its alert's id if it was sent; a follow-up leaves the id."""
 
-    def record_report(self, fire: Fire, place: str) -> None:
+    def record_report(self, fire: FireInput, place: str) -> None:
         """Say where the report lies."""
 
 
@@ -54,7 +54,7 @@ class AlertOutcome(msgspec.Struct, rename="camel", frozen=True):
 class FireRecord(msgspec.Struct, rename="camel", frozen=True):
     """A report's place, an alert's outcome, or with neither that the rule has fired."""
 
-    fire: Fire
+    fire: FireInput
     alert: AlertOutcome | None = None
     report_uri: str | None = None
 

@@ -6,7 +6,7 @@ from typing import Protocol
 import msgspec
 
 from trainguard.core.errors import PortUnavailableError
-from trainguard.stack.actions.fire_row import Fire, FireRows
+from trainguard.stack.actions.fire_row import FireInput, FireRows
 from trainguard.stack.actions.request import StopResult
 from trainguard.stack.actions.stop_resources import ResourceDecision
 
@@ -17,17 +17,17 @@ OVERTAKEN = "the rule's row is not that of this fire, so that the decision could
 class StopCalls(Protocol):
     """The services that stop what a job runs on; both methods raise PortUnavailableError."""
 
-    def stop(self, fire: Fire, decision: ResourceDecision) -> StopResult:
+    def stop(self, fire: FireInput, decision: ResourceDecision) -> StopResult:
         """Stop the training job, or the resources that the decision names; pending where an agent is to do it."""
 
-    def is_stopped(self, fire: Fire, decision: ResourceDecision) -> bool:
+    def is_stopped(self, fire: FireInput, decision: ResourceDecision) -> bool:
         """Whether all of it stops or is stopped."""
 
 
 class StopCall(msgspec.Struct, frozen=True):
     """A fire, and the decision on its stop."""
 
-    fire: Fire
+    fire: FireInput
     decision: ResourceDecision
 
 
@@ -40,7 +40,9 @@ class StopOutcome:
     faults: tuple[str, ...] = ()
 
 
-def carry_out(fire: Fire, decision: ResourceDecision, rows: FireRows, calls: StopCalls, *, now: float) -> StopOutcome:
+def carry_out(
+    fire: FireInput, decision: ResourceDecision, rows: FireRows, calls: StopCalls, *, now: float
+) -> StopOutcome:
     """Stop the job if so decided, and record decision and outcome; ``now`` in epoch seconds."""
     outcome = StopOutcome(decision, StopResult())
     if decision.stop:
@@ -58,7 +60,7 @@ def carry_out(fire: Fire, decision: ResourceDecision, rows: FireRows, calls: Sto
 
 
 def _recorded_and_made(
-    fire: Fire, decision: ResourceDecision, rows: FireRows, calls: StopCalls, *, now: float
+    fire: FireInput, decision: ResourceDecision, rows: FireRows, calls: StopCalls, *, now: float
 ) -> StopOutcome | None:
     """Record the decision and stop; None where the row says that this very stop was made before."""
     try:
@@ -75,7 +77,7 @@ def _recorded_and_made(
         return _looked_up(fire, decision, calls, str(fault))
 
 
-def _looked_up(fire: Fire, decision: ResourceDecision, calls: StopCalls, error: str) -> StopOutcome:
+def _looked_up(fire: FireInput, decision: ResourceDecision, calls: StopCalls, error: str) -> StopOutcome:
     """Ask after an error whether all is stopped, for the answer of a call can be lost."""
     try:
         if calls.is_stopped(fire, decision):

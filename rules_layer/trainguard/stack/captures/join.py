@@ -9,8 +9,8 @@ import msgspec
 from msgspec.structs import replace
 
 from trainguard.core.errors import ObjectMissingError, PortUnavailableError, TelemetryFormatError
-from trainguard.core.ports import NodeTask, ProfileObjects, TaskQueue
-from trainguard.engine.streams.session import SILENT_S
+from trainguard.core.ports import ProfileObjects, StreamTask, TaskQueue
+from trainguard.engine.streams.session import STREAM_SILENT_S
 from trainguard.kernels.captures.capture import capture_verdict, rank_place, snapshot_verdict
 from trainguard.kernels.captures.digest import (
     MOST_BRIEF_BYTES,
@@ -217,4 +217,4 @@ def _head(call: CaptureCall, planned: PlannedTraces) -> CaptureHead:
 
 def notify_evaluator(tasks: TaskQueue, call: CaptureCall, *, now: float) -> None:
     """Have the verdict on a capture applied now, and not by the scheduler's task; raises PortUnavailableError."""
-    tasks.send([NodeTask(call.job, ALL_RANKS, KERNELS, "flush", now - SILENT_S, call.generation)])
+    tasks.send([StreamTask(call.job, ALL_RANKS, KERNELS, "flush", now - STREAM_SILENT_S, call.generation)])

@@ -78,7 +78,7 @@ _JSON, _BYTES = "application/json", "application/octet-stream"
 
 
 @dataclass(frozen=True, slots=True)
-class Place:
+class JobFolder:
     """Where a job's objects lie."""
 
     objects: ProfileObjects
@@ -110,7 +110,7 @@ def between(run: SourceRun, start: float, end: float) -> SourceRun:
     )
 
 
-def deliver(place: Place, run: SourceRun, status: PollStatus) -> PollStatus:
+def deliver(place: JobFolder, run: SourceRun, status: PollStatus) -> PollStatus:
     """Write what was read since ``status``, return the new status to write; raises PortUnavailableError."""
     status = _name_not_judged(run, status)
     files = {name: body for name, body in system_files(run).items() if name != END_MARK}
@@ -138,11 +138,11 @@ def added(counts: Mapping[str, int], more: Mapping[str, int]) -> dict[str, int]:
     return {why: counts.get(why, 0) + more.get(why, 0) for why in (*counts, *more)}
 
 
-def deliver_end(place: Place) -> None:
+def deliver_end(place: JobFolder) -> None:
     place.put(f"profiler-output/{END_MARK}", b"", _BYTES)
 
 
-def _scalars(place: Place, rows: Sequence[Recording], status: PollStatus) -> PollStatus:
+def _scalars(place: JobFolder, rows: Sequence[Recording], status: PollStatus) -> PollStatus:
     if not rows:
         return status
     number, length = status.events_file, status.events_bytes

@@ -13,7 +13,7 @@ from trainguard.core.stores import Jobs
 from trainguard.formats.runs.named import EXPECTED, NamedSource, named_source
 from trainguard.formats.runs.run import SourceRun
 from trainguard.stack.polling.delivery import (
-    Place,
+    JobFolder,
     PollStatus,
     added,
     between,
@@ -98,7 +98,7 @@ class SourcePoll:
         ending = job.closing or job.status.is_final
         if source.gives_all and not ending and at - status.polled_at < RARELY_S:
             return None
-        place = Place(self.objects, job.bucket, job.root)
+        place = JobFolder(self.objects, job.bucket, job.root)
         ended = False
         if end > status.through:
             asked = Asked(job, source, status.through, end, dict(status.counted))

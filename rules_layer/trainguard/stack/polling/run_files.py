@@ -13,7 +13,7 @@ from trainguard.core.text import is_plain
 from trainguard.formats.runs.run import CUT, SourceRun
 from trainguard.formats.runs.wandb.run_file import read_run_file
 from trainguard.stack.polling.delivery import (
-    Place,
+    JobFolder,
     PollStatus,
     between,
     deliver,
@@ -57,14 +57,14 @@ class RunFiles:
         except ObjectMissingError:
             return None
         root, run = named
-        place = Place(self.objects, bucket, root)
+        place = JobFolder(self.objects, bucket, root)
         stored = status_key(root, f"wandb-{run}")
         known = read_status(self.objects, bucket, stored) or PollStatus(source=key, through=_NEVER)
         status = self._read(place, key, body, known, at)
         write_status(self.objects, bucket, stored, status)
         return status
 
-    def _read(self, place: Place, key: str, body: bytes, status: PollStatus, at: float) -> PollStatus:
+    def _read(self, place: JobFolder, key: str, body: bytes, status: PollStatus, at: float) -> PollStatus:
         try:
             if len(body) > MAX_FILE_BYTES:
                 raise TelemetryFormatError(key, f"over {MAX_FILE_BYTES:,} bytes long: it is not read live")

@@ -25,7 +25,7 @@ from trainguard.core.errors import (
 )
 from trainguard.core.layout import report_links
 from trainguard.core.ports import ProfileObjects
-from trainguard.core.records import JobRecord, NodeRecord
+from trainguard.core.records import JobRecord, StreamRecord
 from trainguard.core.stores import Jobs, NodeStates
 from trainguard.core.timestamps import iso_time
 from trainguard.engine.jobs.hang_watch import with_hang
@@ -132,7 +132,7 @@ class StackReports:
         self.objects.delete(job.bucket, keys)
         return len(keys)
 
-    def _with_dumps(self, job: JobRecord, items: Sequence[NodeRecord]) -> Sequence[NodeRecord]:
+    def _with_dumps(self, job: JobRecord, items: Sequence[StreamRecord]) -> Sequence[StreamRecord]:
         hang = hang_of(self.objects, job.bucket, job.root)
         return items if hang is None else with_hang(job, items, hang)
 

@@ -17,7 +17,7 @@ from trainguard.report.timeline.digest import NodeDigest, read_framework
 from trainguard.report.training import read as training
 from trainguard.report.training.read import RunPart
 from trainguard.stack.report.keys import MAX_LIST_BYTES, Parsed, decode_keys, keys_of_day, parsed_of_day
-from trainguard.stack.report.parts import MAX_PARTS, PARTS_TYPE, DigestItem, Part, encode_part
+from trainguard.stack.report.parts import MAX_PARTS, PARTS_TYPE, DigestItem, ReportPart, encode_part
 
 MAX_RUN_PART_BYTES = 32 * 1024 * 1024
 _RUN_PART_TYPE = "application/json"
@@ -58,7 +58,7 @@ def _digest_day(objects: ProfileObjects, item: DigestItem, has_time: Callable[[]
                 digest.add_samples(read)
             else:
                 digest.add_events(read)
-    part = Part(after=item.after, through=after, done=done, unread=unread, digest=digest.encode())
+    part = ReportPart(after=item.after, through=after, done=done, unread=unread, digest=digest.encode())
     objects.put(item.bucket, item.place.part(item), encode_part(part), PARTS_TYPE)
     return after, done
 

@@ -12,7 +12,7 @@ from dataclasses import dataclass
 
 import msgspec
 
-from trainguard.core.errors import ForeignKeyError, ReportPartError
+from trainguard.core.errors import ReportPartError, UnreadableKeyError
 from trainguard.core.layout import EndKey, ProfileRoot, hour_folder, is_future
 from trainguard.core.ports import ProfileObjects
 from trainguard.formats.profile.keys import FrameworkKey, SystemKey, parse_key
@@ -135,7 +135,7 @@ def keys_of_day(
 def parsed_of_day(key: str, day: int) -> Parsed | None:
     try:
         parsed = parse_key(key)
-    except ForeignKeyError:
+    except UnreadableKeyError:
         return None  # its own message counted and named it
     if isinstance(parsed, EndKey):
         return None

@@ -85,7 +85,7 @@ class DigestItem(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
         return RunPlace(self.root, self.run)
 
 
-class Part(msgspec.Struct, frozen=True, kw_only=True, array_like=True):
+class ReportPart(msgspec.Struct, frozen=True, kw_only=True, array_like=True):
     """What one invocation read of a node's day, ``after`` to ``through``; ``digest`` is an encoded `NodeDigest`."""
 
     format: int = _PART_FORMAT
@@ -136,14 +136,14 @@ def decode_items(key: str, body: bytes) -> list[DigestItem]:
         raise ReportPartError(key, str(fault)) from fault
 
 
-def encode_part(part: Part) -> bytes:
+def encode_part(part: ReportPart) -> bytes:
     return msgspec.msgpack.encode(part)
 
 
-def decode_part(key: str, body: bytes) -> Part:
+def decode_part(key: str, body: bytes) -> ReportPart:
     """Read a part back; raises ReportPartError, also for another version of this code."""
     try:
-        part = msgspec.msgpack.decode(body, type=Part)
+        part = msgspec.msgpack.decode(body, type=ReportPart)
     except DECODE_ERRORS as fault:
         raise ReportPartError(key, str(fault)) from fault
     if part.format != _PART_FORMAT:

@@ -8,7 +8,7 @@ import msgspec
 from trainguard.core.errors import StateGoneError, UnknownJobError
 from trainguard.core.layout import hour_folder
 from trainguard.core.ports import ProfileObjects
-from trainguard.core.records import JobRecord, NodeRecord
+from trainguard.core.records import JobRecord, StreamRecord
 from trainguard.core.stores import Jobs, NodeStates
 from trainguard.engine.installed import FAMILIES
 from trainguard.engine.plan import RulePlan
@@ -174,7 +174,7 @@ def training_item(job: JobRecord, rules: RulePlan, run: str, *, until: float) ->
     )
 
 
-def require_state(job: JobRecord, records: Sequence[NodeRecord]) -> None:
+def require_state(job: JobRecord, records: Sequence[StreamRecord]) -> None:
     """Raise StateGoneError when a job of which objects were seen has no item of a node."""
     if job.last_object_at is not None and all(record.key.stream == "job" for record in records):
         raise StateGoneError(job.job)

@@ -17,7 +17,7 @@ from trainguard.cli import options
 from trainguard.cli.main import app
 from trainguard.cli.output import files
 from trainguard.core.errors import OutputError
-from trainguard.managed.framework_rules import StepOutlier
+from trainguard.managed.framework_rules import ManagedStepOutlier
 from trainguard.rules.registry import RULE_NAMES
 
 FIELDS = ["RuleTriggered", "Violations", "Details", "Datapoints", "RuleParameters"]
@@ -295,7 +295,7 @@ def test_compatible_rule_that_raises_is_in_error_alone(
     def fail(*_: object) -> None:
         raise ZeroDivisionError("by nothing")
 
-    monkeypatch.setattr(StepOutlier, "observe", fail)
+    monkeypatch.setattr(ManagedStepOutlier, "observe", fail)
     result = analyze(job, "--reading", "compatible", "--out", tmp_path, "--json")
     assert (result.exit_code, result.stderr) == (0, "")
     lines = {line["rule"]: line for line in json.loads(result.stdout)["rules"]}

@@ -18,7 +18,15 @@ from tests.support.memory import MemoryWorld
 from tests.support.small_job import BUCKET, JOB, SETTINGS, START, describe
 from tests.unit.local.places import write
 from trainguard.aws.dynamodb.stored_form import stored_job, stored_row
-from trainguard.cli.commands.replay.stored_replay import REPLAYED, REPLAYING, Replay, Subject, changes, judge, store
+from trainguard.cli.commands.replay.stored_replay import (
+    REPLAYED,
+    REPLAYING,
+    JudgedReplay,
+    Subject,
+    changes,
+    judge,
+    store,
+)
 from trainguard.cli.main import app
 from trainguard.cli.output.progress import stderr_progress
 from trainguard.cli.services.deployment import Stores
@@ -254,7 +262,7 @@ def test_exit_code_shows_fires_only_on_request(stack: DeployedStack) -> None:
     assert replay(JOB, "--as", "two", "--fail-on-fire").exit_code == 1
 
 
-def a_replay(folder: Path, name: str = NAME) -> Replay:
+def a_replay(folder: Path, name: str = NAME) -> JudgedReplay:
     """Judge the small job's folder, of which the stack knows nothing."""
     subject = Subject(profile=read_profile(open_folder(str(folder))), job=JOB, live=None, rows=())
     settings = {"LowGPUUtilization_window": "20", "LowGPUUtilization_patience": "20"}

@@ -21,7 +21,7 @@ from tests.support.small_job import BUCKET, JOB, START, Upload
 from tests.unit.local.places import write
 from trainguard.cli.commands.report import drawn
 from trainguard.cli.main import app
-from trainguard.core.records import NodeRecord, StreamKey
+from trainguard.core.records import StreamKey, StreamRecord
 from trainguard.report.document import report_schema
 from trainguard.rules.registry import RULE_NAMES
 
@@ -269,7 +269,7 @@ def test_report_of_a_running_job_is_not_final(stack: DeployedStack) -> None:
 def test_state_of_an_unreadable_version_is_refused(stack: DeployedStack) -> None:
     evaluation = stack.live_job()
     stack.connection.stores.jobs.register(replace(evaluation.job, job="newer"))
-    stack.connection.stores.nodes.save(NodeRecord(StreamKey("newer", "algo-1", "system"), state=b"?", codec=250))
+    stack.connection.stores.nodes.save(StreamRecord(StreamKey("newer", "algo-1", "system"), state=b"?", codec=250))
     result = report("newer")
     assert (result.exit_code, result.stdout) == (2, "")
     assert "Codec 250" in result.stderr

@@ -11,7 +11,7 @@ from tests.functional.cli.doctor_account import Account
 from tests.functional.cli.doctor_stack import BUCKET, REGION, arn_of
 from tests.functional.cli.healthy_answers import KEY, Given
 from trainguard.cli.doctor.diagnosis import CHECKS
-from trainguard.cli.doctor.site import Level
+from trainguard.cli.doctor.site import CheckLevel
 
 __all__ = ["account"]
 
@@ -19,21 +19,21 @@ __all__ = ["account"]
 def test_missing_lifecycle_reports_that_all_is_kept(account: Account) -> None:
     account.refuse("s3", "GetBucketLifecycleConfiguration", "NoSuchLifecycleConfiguration", 404)
     (finding,) = of_check(examined(), "lifecycle")
-    assert (finding.level, finding.found) == (Level.OK, "nothing is deleted")
+    assert (finding.level, finding.found) == (CheckLevel.OK, "nothing is deleted")
 
 
 def test_missing_bucket_fails_and_other_checks_go_on(account: Account) -> None:
     account.refuse("s3", "HeadBucket", "404", 404)
     findings = examined()
     (finding,) = of_check(findings, "bucket")
-    assert (finding.level, finding.found) == (Level.FAIL, f"{BUCKET} does not exist")
+    assert (finding.level, finding.found) == (CheckLevel.FAIL, f"{BUCKET} does not exist")
     assert {finding.check for finding in findings} == {name for name, _ in CHECKS}
 
 
 def test_other_bucket_is_reported_as_not_connected(account: Account) -> None:
     findings = examined(bucket="elsewhere")
     (listens,) = of_check(findings, "bucket")
-    assert listens.level is Level.FAIL
+    assert listens.level is CheckLevel.FAIL
     assert "not to elsewhere" in listens.found
     assert "-c profile_bucket=elsewhere" in str(listens.advice)
     assert of_check(findings, "event pattern") == []
@@ -43,7 +43,7 @@ def test_nonexistent_bucket_is_reported_once(account: Account) -> None:
     for operation in ("HeadBucket", "GetBucketNotificationConfiguration", "GetBucketLifecycleConfiguration"):
         account.refuse("s3", operation, "NoSuchBucket", 404)
     findings = examined(bucket="elsewhere")
-    said = [finding.found for finding in findings if finding.level is not Level.OK]
+    said = [finding.found for finding in findings if finding.level is not CheckLevel.OK]
     assert said == ["the stack listens to trainguard-profiles, not to elsewhere", "elsewhere does not exist"]
 
 
@@ -77,15 +77,15 @@ def test_notifications_of_others_are_kept_by_the_command(account: Account, bucke
 @pytest.mark.parametrize(
     ("configured", "level", "part"),
     [
-        ({"QueueConfigurations": [OURS]}, Level.OK, "notifies the queue"),
-        ({"EventBridgeConfiguration": {}}, Level.OK, "to EventBridge"),
-        ({"QueueConfigurations": [OURS], "EventBridgeConfiguration": {}}, Level.WARN, "paid for twice"),
-        ({"QueueConfigurations": [PART]}, Level.FAIL, "does not announce new objects to the queue"),
-        ({"QueueConfigurations": [OURS | {"Events": ["s3:ObjectRemoved:*"]}]}, Level.FAIL, "does not announce"),
+        ({"QueueConfigurations": [OURS]}, CheckLevel.OK, "notifies the queue"),
+        ({"EventBridgeConfiguration": {}}, CheckLevel.OK, "to EventBridge"),
+        ({"QueueConfigurations": [OURS], "EventBridgeConfiguration": {}}, CheckLevel.WARN, "paid for twice"),
+        ({"QueueConfigurations": [PART]}, CheckLevel.FAIL, "does not announce new objects to the queue"),
+        ({"QueueConfigurations": [OURS | {"Events": ["s3:ObjectRemoved:*"]}]}, CheckLevel.FAIL, "does not announce"),
     ],
 )
 def test_notifications_of_the_stack_bucket_are_checked(
-    account: Account, configured: dict[str, Any], level: Level, part: str
+    account: Account, configured: dict[str, Any], level: CheckLevel, part: str
 ) -> None:
     notify(account, **configured)
     (finding,) = of_check(examined(), "notifications")
@@ -100,7 +100,7 @@ def test_queue_that_denies_s3_fails(account: Account) -> None:
     account.change("sqs", "GetQueueAttributes", refuse)
     (finding,) = of_check(examined(), "notifications")
     assert (finding.level, finding.found) == (
-        Level.FAIL,
+        CheckLevel.FAIL,
         "the queue's policy does not let S3 send: nothing is evaluated",
     )
 
@@ -108,24 +108,24 @@ def test_queue_that_denies_s3_fails(account: Account) -> None:
 @pytest.mark.parametrize(
     ("notifies", "configured", "level", "part"),
     [
-        (True, {"QueueConfigurations": [OURS]}, Level.OK, "notifies the queue of new objects"),
-        (True, {"QueueConfigurations": [PART]}, Level.OK, "below runs/; jobs elsewhere are not evaluated"),
-        (True, {"EventBridgeConfiguration": {}}, Level.FAIL, "does not announce new objects to the queue"),
-        (True, {"QueueConfigurations": [OURS], "EventBridgeConfiguration": {}}, Level.WARN, "paid for twice"),
-        (False, {"EventBridgeConfiguration": {}}, Level.OK, "to EventBridge"),
-        (False, {"QueueConfigurations": [OURS]}, Level.FAIL, "deployed for its events"),
-        (False, {"QueueConfigurations": [OURS], "EventBridgeConfiguration": {}}, Level.WARN, "sends two messages"),
+        (True, {"QueueConfigurations": [OURS]}, CheckLevel.OK, "notifies the queue of new objects"),
+        (True, {"QueueConfigurations": [PART]}, CheckLevel.OK, "below runs/; jobs elsewhere are not evaluated"),
+        (True, {"EventBridgeConfiguration": {}}, CheckLevel.FAIL, "does not announce new objects to the queue"),
+        (True, {"QueueConfigurations": [OURS], "EventBridgeConfiguration": {}}, CheckLevel.WARN, "paid for twice"),
+        (False, {"EventBridgeConfiguration": {}}, CheckLevel.OK, "to EventBridge"),
+        (False, {"QueueConfigurations": [OURS]}, CheckLevel.FAIL, "deployed for its events"),
+        (False, {"QueueConfigurations": [OURS], "EventBridgeConfiguration": {}}, CheckLevel.WARN, "sends two messages"),
     ],
 )
 def test_existing_bucket_announces_objects_as_the_stack_expects(
-    account: Account, notifies: bool, configured: dict[str, Any], level: Level, part: str
+    account: Account, notifies: bool, configured: dict[str, Any], level: CheckLevel, part: str
 ) -> None:
     account.use_existing_bucket(notifies=notifies)
     notify(account, **configured)
     findings = examined()
     (finding,) = of_check(findings, "notifications")
     assert (finding.level, part in finding.found) == (level, True)
-    others = [each for each in findings if each.level is not Level.OK and each.check != "notifications"]
+    others = [each for each in findings if each.level is not CheckLevel.OK and each.check != "notifications"]
     assert others == []
 
 
@@ -141,8 +141,10 @@ def test_silent_existing_bucket_gets_the_command_to_notify(
     assert "trainguard notifications" in str(finding.advice)
 
 
-@pytest.mark.parametrize(("principal", "level"), [("s3.amazonaws.com", Level.OK), ("events.amazonaws.com", Level.FAIL)])
-def test_key_policy_of_the_queue_admits_s3(account: Account, principal: str, level: Level) -> None:
+@pytest.mark.parametrize(
+    ("principal", "level"), [("s3.amazonaws.com", CheckLevel.OK), ("events.amazonaws.com", CheckLevel.FAIL)]
+)
+def test_key_policy_of_the_queue_admits_s3(account: Account, principal: str, level: CheckLevel) -> None:
     def encrypt(answer: dict[str, Any], given: Given) -> None:
         if "KmsMasterKeyId" in given["AttributeNames"]:
             answer["Attributes"]["KmsMasterKeyId"] = KEY
@@ -159,4 +161,6 @@ def test_key_policy_of_the_queue_admits_s3(account: Account, principal: str, lev
     account.change("kms", "GetKeyPolicy", let_in)
     (finding,) = of_check(examined(), "notifications")
     assert finding.level is level
-    assert level is Level.OK or "does not let s3.amazonaws.com use kms:GenerateDataKey, kms:Decrypt" in finding.found
+    assert (
+        level is CheckLevel.OK or "does not let s3.amazonaws.com use kms:GenerateDataKey, kms:Decrypt" in finding.found
+    )

@@ -11,7 +11,7 @@ from tests.functional.cli.doctor_stack import REGION, STACK, named, outputs
 from tests.functional.cli.healthy_answers import MAPPING, NOW, Given, RefusalError, execution
 from trainguard.cli.doctor import stack
 from trainguard.cli.doctor.diagnosis import CHECKS, diagnose
-from trainguard.cli.doctor.site import CheckResult, Level, Site
+from trainguard.cli.doctor.site import CheckLevel, CheckResult, Site
 from trainguard.cli.options import Where
 from trainguard.cli.services.deployment import find_deployment
 from trainguard.core.brakes import Braked, new_brake, written_brakes
@@ -39,7 +39,7 @@ def of_check(findings: list[CheckResult], check: str) -> list[CheckResult]:
 
 def test_healthy_stack_passes_every_check_once(account: Account) -> None:
     findings = examined()
-    assert [finding.found for finding in findings if finding.level is not Level.OK] == []
+    assert [finding.found for finding in findings if finding.level is not CheckLevel.OK] == []
     assert [finding.check for finding in findings] == [name for name, _ in CHECKS]
     assert all(finding.advice is None and finding.command is None for finding in findings)
 
@@ -133,116 +133,134 @@ ICE_RULE = {
 }
 PENDING = {"SubscriptionArn": "PendingConfirmation", "Protocol": "email", "Endpoint": "bob@example.com"}
 
-BREAKAGES: list[tuple[tuple[str, str], Change, str, Level, str]] = [
-    (STACKS, within("Stacks", 0, StackStatus="UPDATE_FAILED"), "stack", Level.FAIL, "UPDATE_FAILED"),
-    (STACKS, within("Stacks", 0, StackStatus="UPDATE_IN_PROGRESS"), "stack", Level.WARN, "IN_PROGRESS"),
-    (STACKS, within("Stacks", 0, StackStatus="UPDATE_ROLLBACK_COMPLETE"), "stack", Level.WARN, "ROLLBACK"),
-    (STACKS, lacking("AlertTopicArn"), "stack", Level.FAIL, "no output AlertTopicArn"),
-    (STACKS, lacking("AlertTopicArn"), "alert topic", Level.FAIL, "no output AlertTopicArn"),
-    (FUNCTION, replace(State="Pending"), "functions", Level.WARN, "scheduler is Pending"),
-    (FUNCTION, replace(State="Failed", StateReason="no role"), "functions", Level.FAIL, "scheduler is Failed: no role"),
-    (FUNCTION, replace(LastUpdateStatus="InProgress"), "functions", Level.WARN, "scheduler is being updated"),
-    (FUNCTION, replace(LastUpdateStatus="Failed"), "functions", Level.FAIL, "the last update of scheduler failed"),
-    (RESOURCES, without("AWS::Lambda::Function"), "functions", Level.FAIL, "no function"),
-    (RESOURCES, without("AWS::Lambda::Function"), "scheduler", Level.FAIL, "no function scheduler"),
-    (RESERVED, replace(ReservedConcurrentExecutions=0), "concurrency", Level.FAIL, "scheduler has a reserved"),
-    (LIMITS, within("AccountLimit", UnreservedConcurrentExecutions=29), "concurrency", Level.WARN, "leaves 29"),
-    (MAPPINGS, replace(EventSourceMappings=[]), "queue to function", Level.FAIL, "no function is called"),
-    (MAPPINGS, within("EventSourceMappings", 0, State="Disabled"), "queue to function", Level.FAIL, "Disabled"),
-    (MAPPINGS, within("EventSourceMappings", 0, State="Updating"), "queue to function", Level.WARN, "Updating"),
+BREAKAGES: list[tuple[tuple[str, str], Change, str, CheckLevel, str]] = [
+    (STACKS, within("Stacks", 0, StackStatus="UPDATE_FAILED"), "stack", CheckLevel.FAIL, "UPDATE_FAILED"),
+    (STACKS, within("Stacks", 0, StackStatus="UPDATE_IN_PROGRESS"), "stack", CheckLevel.WARN, "IN_PROGRESS"),
+    (STACKS, within("Stacks", 0, StackStatus="UPDATE_ROLLBACK_COMPLETE"), "stack", CheckLevel.WARN, "ROLLBACK"),
+    (STACKS, lacking("AlertTopicArn"), "stack", CheckLevel.FAIL, "no output AlertTopicArn"),
+    (STACKS, lacking("AlertTopicArn"), "alert topic", CheckLevel.FAIL, "no output AlertTopicArn"),
+    (FUNCTION, replace(State="Pending"), "functions", CheckLevel.WARN, "scheduler is Pending"),
+    (
+        FUNCTION,
+        replace(State="Failed", StateReason="no role"),
+        "functions",
+        CheckLevel.FAIL,
+        "scheduler is Failed: no role",
+    ),
+    (FUNCTION, replace(LastUpdateStatus="InProgress"), "functions", CheckLevel.WARN, "scheduler is being updated"),
+    (FUNCTION, replace(LastUpdateStatus="Failed"), "functions", CheckLevel.FAIL, "the last update of scheduler failed"),
+    (RESOURCES, without("AWS::Lambda::Function"), "functions", CheckLevel.FAIL, "no function"),
+    (RESOURCES, without("AWS::Lambda::Function"), "scheduler", CheckLevel.FAIL, "no function scheduler"),
+    (RESERVED, replace(ReservedConcurrentExecutions=0), "concurrency", CheckLevel.FAIL, "scheduler has a reserved"),
+    (LIMITS, within("AccountLimit", UnreservedConcurrentExecutions=29), "concurrency", CheckLevel.WARN, "leaves 29"),
+    (MAPPINGS, replace(EventSourceMappings=[]), "queue to function", CheckLevel.FAIL, "no function is called"),
+    (MAPPINGS, within("EventSourceMappings", 0, State="Disabled"), "queue to function", CheckLevel.FAIL, "Disabled"),
+    (MAPPINGS, within("EventSourceMappings", 0, State="Updating"), "queue to function", CheckLevel.WARN, "Updating"),
     (
         MAPPINGS,
         within("EventSourceMappings", 0, LastProcessingResult="PROBLEM: access"),
         "queue to function",
-        Level.FAIL,
+        CheckLevel.FAIL,
         "PROBLEM: access",
     ),
-    (METRICS, metric("Invocations", []), "scheduler", Level.FAIL, "ran 0 times"),
-    (METRICS, metric("Invocations", [1.0] * 7), "scheduler", Level.WARN, "ran 7 times"),
-    (METRICS, metric("Errors", [1.0, 0.0]), "scheduler", Level.FAIL, "1 with an error"),
+    (METRICS, metric("Invocations", []), "scheduler", CheckLevel.FAIL, "ran 0 times"),
+    (METRICS, metric("Invocations", [1.0] * 7), "scheduler", CheckLevel.WARN, "ran 7 times"),
+    (METRICS, metric("Errors", [1.0, 0.0]), "scheduler", CheckLevel.FAIL, "1 with an error"),
     (
         METRICS,
         metric("Errors", [1.0, 0.0]),
         "reconciliations",
-        Level.FAIL,
+        CheckLevel.FAIL,
         "14 in the last 15 min, 1 ended in an error",
     ),
-    (METRICS, metric("AsyncEventsDropped", [2.0]), "reconciliations", Level.WARN, "2 were dropped"),
-    (METRICS, metric("ApproximateAgeOfOldestMessage", [901.0]), "message age", Level.FAIL, "15 min"),
+    (METRICS, metric("AsyncEventsDropped", [2.0]), "reconciliations", CheckLevel.WARN, "2 were dropped"),
+    (METRICS, metric("ApproximateAgeOfOldestMessage", [901.0]), "message age", CheckLevel.FAIL, "15 min"),
     (
         DEPTHS,
         only_for("QueueUrl", "DoorbellDeadLettersA7B5E0C1", replace(Attributes=FEW_MESSAGES)),
         "dead letters",
-        Level.FAIL,
+        CheckLevel.FAIL,
         "4 messages failed five times",
     ),
     (
         DEPTHS,
         only_for("QueueUrl", "EventDeadLetters50DDF4F0", replace(Attributes=FEW_MESSAGES)),
         "dead letters",
-        Level.FAIL,
+        CheckLevel.FAIL,
         "4 events",
     ),
-    (HEAD, replace(BucketRegion="us-east-1"), "bucket", Level.FAIL, "lies in us-east-1"),
-    (NOTIFICATIONS, lambda answer, _: answer.clear(), "notifications", Level.FAIL, "does not announce"),
-    (LIFECYCLE, replace(Rules=[OLD_RULE]), "lifecycle", Level.WARN, "after 3 days"),
-    (LIFECYCLE, replace(Rules=[ICE_RULE]), "lifecycle", Level.WARN, "DEEP_ARCHIVE"),
-    (RULE, replace(State="DISABLED"), "EventBridge rules", Level.FAIL, "is DISABLED"),
-    (TARGETS, lambda answer, _: answer.clear(), "EventBridge rules", Level.FAIL, "has no target"),
-    (RULE, replace(EventPattern='{"source": ["other"]}'), "EventBridge rules", Level.FAIL, "no rule for new objects"),
-    (RULE, replace(ScheduleExpression=""), "EventBridge rules", Level.FAIL, "no rule for the scheduler"),
-    (RESOURCES, without("AWS::Events::Rule"), "event pattern", Level.FAIL, "no rule matches"),
-    (MATCHING, replace(Result=False), "event pattern", Level.FAIL, "training_job_end.ts"),
-    (TABLE, within("Table", TableStatus="ARCHIVED"), "tables", Level.FAIL, "is ARCHIVED"),
+    (HEAD, replace(BucketRegion="us-east-1"), "bucket", CheckLevel.FAIL, "lies in us-east-1"),
+    (NOTIFICATIONS, lambda answer, _: answer.clear(), "notifications", CheckLevel.FAIL, "does not announce"),
+    (LIFECYCLE, replace(Rules=[OLD_RULE]), "lifecycle", CheckLevel.WARN, "after 3 days"),
+    (LIFECYCLE, replace(Rules=[ICE_RULE]), "lifecycle", CheckLevel.WARN, "DEEP_ARCHIVE"),
+    (RULE, replace(State="DISABLED"), "EventBridge rules", CheckLevel.FAIL, "is DISABLED"),
+    (TARGETS, lambda answer, _: answer.clear(), "EventBridge rules", CheckLevel.FAIL, "has no target"),
+    (
+        RULE,
+        replace(EventPattern='{"source": ["other"]}'),
+        "EventBridge rules",
+        CheckLevel.FAIL,
+        "no rule for new objects",
+    ),
+    (RULE, replace(ScheduleExpression=""), "EventBridge rules", CheckLevel.FAIL, "no rule for the scheduler"),
+    (RESOURCES, without("AWS::Events::Rule"), "event pattern", CheckLevel.FAIL, "no rule matches"),
+    (MATCHING, replace(Result=False), "event pattern", CheckLevel.FAIL, "training_job_end.ts"),
+    (TABLE, within("Table", TableStatus="ARCHIVED"), "tables", CheckLevel.FAIL, "is ARCHIVED"),
     (
         TABLE,
         within("Table", GlobalSecondaryIndexes=[{"IndexName": "ActiveJobs", "IndexStatus": "CREATING"}]),
         "tables",
-        Level.FAIL,
+        CheckLevel.FAIL,
         "index ActiveJobs",
     ),
-    (EXPIRY, replace(TimeToLiveDescription={"TimeToLiveStatus": "DISABLED"}), "expiry", Level.WARN, "is DISABLED"),
-    (EXPIRY, within("TimeToLiveDescription", AttributeName="Ttl"), "expiry", Level.WARN, "on Ttl"),
+    (EXPIRY, replace(TimeToLiveDescription={"TimeToLiveStatus": "DISABLED"}), "expiry", CheckLevel.WARN, "is DISABLED"),
+    (EXPIRY, within("TimeToLiveDescription", AttributeName="Ttl"), "expiry", CheckLevel.WARN, "on Ttl"),
     (
         BACKUPS,
         within(
             "ContinuousBackupsDescription", PointInTimeRecoveryDescription={"PointInTimeRecoveryStatus": "DISABLED"}
         ),
         "backups",
-        Level.WARN,
+        CheckLevel.WARN,
         "is DISABLED",
     ),
-    (SWITCH, within("Parameter", Value="Enabled"), "stop switch", Level.FAIL, "'Enabled' counts as disabled"),
-    (SUBSCRIPTIONS, replace(Subscriptions=[]), "alert topic", Level.WARN, "no subscription"),
-    (SUBSCRIPTIONS, replace(Subscriptions=[]), "operations topic", Level.WARN, "no subscription"),
+    (SWITCH, within("Parameter", Value="Enabled"), "stop switch", CheckLevel.FAIL, "'Enabled' counts as disabled"),
+    (SUBSCRIPTIONS, replace(Subscriptions=[]), "alert topic", CheckLevel.WARN, "no subscription"),
+    (SUBSCRIPTIONS, replace(Subscriptions=[]), "operations topic", CheckLevel.WARN, "no subscription"),
     (
         SUBSCRIPTIONS,
         replace(Subscriptions=[PENDING]),
         "alert topic",
-        Level.WARN,
+        CheckLevel.WARN,
         "1 subscription not confirmed: email bob",
     ),
-    (ALARMS, within("MetricAlarms", 0, StateValue="ALARM"), "alarms", Level.FAIL, "is in ALARM"),
-    (ALARMS, within("MetricAlarms", 0, ActionsEnabled=False), "alarms", Level.WARN, "notifies nobody"),
-    (ALARMS, replace(MetricAlarms=[]), "alarms", Level.WARN, "alarms are missing"),
-    (MACHINE, replace(status="DELETING"), "state machines", Level.FAIL, "is DELETING"),
-    (RESOURCES, without("AWS::StepFunctions::StateMachine"), "state machines", Level.FAIL, "no state machine"),
-    (EXECUTIONS, failed_execution(23.0), "executions", Level.WARN, "FAILED in the last 24 h, the last fire-1 23 h ago"),
-    (EXECUTIONS, failed_execution(1.0, "TIMED_OUT"), "executions", Level.WARN, "TIMED_OUT"),
-    (EXECUTIONS, failed_execution(1.0, "ABORTED"), "executions", Level.WARN, "ABORTED"),
+    (ALARMS, within("MetricAlarms", 0, StateValue="ALARM"), "alarms", CheckLevel.FAIL, "is in ALARM"),
+    (ALARMS, within("MetricAlarms", 0, ActionsEnabled=False), "alarms", CheckLevel.WARN, "notifies nobody"),
+    (ALARMS, replace(MetricAlarms=[]), "alarms", CheckLevel.WARN, "alarms are missing"),
+    (MACHINE, replace(status="DELETING"), "state machines", CheckLevel.FAIL, "is DELETING"),
+    (RESOURCES, without("AWS::StepFunctions::StateMachine"), "state machines", CheckLevel.FAIL, "no state machine"),
+    (
+        EXECUTIONS,
+        failed_execution(23.0),
+        "executions",
+        CheckLevel.WARN,
+        "FAILED in the last 24 h, the last fire-1 23 h ago",
+    ),
+    (EXECUTIONS, failed_execution(1.0, "TIMED_OUT"), "executions", CheckLevel.WARN, "TIMED_OUT"),
+    (EXECUTIONS, failed_execution(1.0, "ABORTED"), "executions", CheckLevel.WARN, "ABORTED"),
 ]
 
 
 @pytest.mark.parametrize(("question", "change", "check", "level", "said"), BREAKAGES)
 def test_broken_part_is_named_with_its_remedy(
-    account: Account, question: tuple[str, str], change: Change, check: str, level: Level, said: str
+    account: Account, question: tuple[str, str], change: Change, check: str, level: CheckLevel, said: str
 ) -> None:
     account.change(*question, change)
     found = of_check(examined(), check)
     faults = [finding for finding in found if said in finding.found]
     assert [fault.level for fault in faults][:1] == [level], found
     assert all(finding.advice for finding in faults)
-    assert Level.OK not in {finding.level for finding in found}
+    assert CheckLevel.OK not in {finding.level for finding in found}
 
 
 @pytest.mark.parametrize(
@@ -264,7 +282,7 @@ def test_broken_part_is_named_with_its_remedy(
 )
 def test_barely_sufficient_part_has_no_finding(account: Account, question: tuple[str, str], change: Change) -> None:
     account.change(*question, change)
-    assert [finding for finding in examined() if finding.level is not Level.OK] == []
+    assert [finding for finding in examined() if finding.level is not CheckLevel.OK] == []
 
 
 def test_resource_never_created_is_left_out(account: Account) -> None:
@@ -277,7 +295,7 @@ def test_resource_never_created_is_left_out(account: Account) -> None:
         answer["StackResourceSummaries"].append(unmade | {"LastUpdatedTimestamp": healthy_answers.at(NOW)})
 
     account.change(*RESOURCES, change)
-    assert {finding.level for finding in of_check(examined(), "functions")} == {Level.OK}
+    assert {finding.level for finding in of_check(examined(), "functions")} == {CheckLevel.OK}
 
 
 @pytest.mark.parametrize(
@@ -311,13 +329,21 @@ def test_command_for_a_broken_part_has_region_and_profile(
 @pytest.mark.parametrize(
     ("override", "level", "found"),
     [
-        ("disabled", Level.OK, "disabled: nothing is stopped (the stack's value is enabled, the override disabled)"),
-        ("dry-run", Level.OK, "dry-run: nothing is stopped; the alert says what would have been (the stack's value"),
-        ("enabled", Level.OK, "enabled: a fire stops its job"),
-        ("off", Level.FAIL, "the override 'off' counts as disabled"),
+        (
+            "disabled",
+            CheckLevel.OK,
+            "disabled: nothing is stopped (the stack's value is enabled, the override disabled)",
+        ),
+        (
+            "dry-run",
+            CheckLevel.OK,
+            "dry-run: nothing is stopped; the alert says what would have been (the stack's value",
+        ),
+        ("enabled", CheckLevel.OK, "enabled: a fire stops its job"),
+        ("off", CheckLevel.FAIL, "the override 'off' counts as disabled"),
     ],
 )
-def test_stop_switch_override_shows_both_values(account: Account, override: str, level: Level, found: str) -> None:
+def test_stop_switch_override_shows_both_values(account: Account, override: str, level: CheckLevel, found: str) -> None:
     before = account.answers[SWITCH]
 
     def answer(given: Given) -> dict[str, Any]:
@@ -328,7 +354,7 @@ def test_stop_switch_override_shows_both_values(account: Account, override: str,
     (finding,) = of_check(examined(), "stop switch")
     assert finding.level is level
     assert finding.found.startswith(found)
-    if level is Level.FAIL:
+    if level is CheckLevel.FAIL:
         words = "aws ssm put-parameter --overwrite --name /TrainGuard/stop-switch-override --value disabled "
         assert str(finding.command).startswith(words)
 
@@ -336,12 +362,12 @@ def test_stop_switch_override_shows_both_values(account: Account, override: str,
 @pytest.mark.parametrize(
     ("document", "level", "found"),
     [
-        ("[]", Level.OK, "none is on"),
-        (written_brakes([BRAKE], now=NOW), Level.WARN, "alerts on all jobs are held back: brake b-1 of ada until"),
-        ("[7]", Level.FAIL, "brake 1 of 1 cannot be read"),
+        ("[]", CheckLevel.OK, "none is on"),
+        (written_brakes([BRAKE], now=NOW), CheckLevel.WARN, "alerts on all jobs are held back: brake b-1 of ada until"),
+        ("[7]", CheckLevel.FAIL, "brake 1 of 1 cannot be read"),
     ],
 )
-def test_brakes_in_force_are_warnings(account: Account, document: str, level: Level, found: str) -> None:
+def test_brakes_in_force_are_warnings(account: Account, document: str, level: CheckLevel, found: str) -> None:
     before = account.answers[SWITCH]
 
     def answer(given: Given) -> dict[str, Any]:
@@ -352,7 +378,7 @@ def test_brakes_in_force_are_warnings(account: Account, document: str, level: Le
     (finding,) = of_check(examined(), "brakes")
     assert finding.level is level
     assert finding.found.startswith(found)
-    assert level is not Level.WARN or finding.advice == "`trainguard brake release b-1` ends it."
+    assert level is not CheckLevel.WARN or finding.advice == "`trainguard brake release b-1` ends it."
 
 
 def test_failed_fire_execution_says_how_to_see_unsent_alerts(
@@ -387,7 +413,8 @@ def test_hundreds_of_alarms_are_all_queried(account: Account) -> None:
 
 
 @pytest.mark.parametrize(
-    ("own", "deployed", "level"), [("1.2", None, Level.OK), ("1.2", "1.2", Level.OK), ("1.2", "1.1", Level.WARN)]
+    ("own", "deployed", "level"),
+    [("1.2", None, CheckLevel.OK), ("1.2", "1.2", CheckLevel.OK), ("1.2", "1.1", CheckLevel.WARN)],
 )
-def test_version_difference_is_reported(own: str, deployed: str | None, level: Level) -> None:
+def test_version_difference_is_reported(own: str, deployed: str | None, level: CheckLevel) -> None:
     assert stack.grade_version(own, deployed).level is level

@@ -5,8 +5,14 @@ from typing import Any
 import pytest
 
 from tests.support.memory import MemoryWorld
-from trainguard.cli.doctor.job_statuses import MOST_READ, SILENT_S, CollectorStatus, grade_collector, read_statuses
-from trainguard.cli.doctor.site import CheckResult, Level
+from trainguard.cli.doctor.job_statuses import (
+    COLLECTOR_SILENT_S,
+    MOST_READ,
+    CollectorStatus,
+    grade_collector,
+    read_statuses,
+)
+from trainguard.cli.doctor.site import CheckLevel, CheckResult
 from trainguard.core.layout import ProfileRoot
 from trainguard_collector.ending import status_object
 from trainguard_collector.layout import status_key
@@ -41,15 +47,15 @@ def graded(*objects: tuple[str, bytes], final: bool = False) -> list[CheckResult
 
 def test_no_status_means_no_collector_at_work() -> None:
     (said,) = graded(("runs/bert/profiler-output/system/x.json", b""), ("runs/bert2/collector/a.status.json", b""))
-    assert (said.level, said.found) == (Level.OK, "no collector writes the profile")
+    assert (said.level, said.found) == (CheckLevel.OK, "no collector writes the profile")
 
 
 def test_healthy_nodes_are_counted_and_absent_parts_named() -> None:
     absent = {"gpu0.Utilization": "not measured by NVML under MIG"}
     well, missing = graded(status(), status("algo-2", absent=absent))
-    assert (well.level, well.found) == (Level.OK, "2 nodes, 16 GPUs, every 500 ms")
+    assert (well.level, well.found) == (CheckLevel.OK, "2 nodes, 16 GPUs, every 500 ms")
     assert (missing.level, missing.found) == (
-        Level.OK,
+        CheckLevel.OK,
         "not measured: gpu0.Utilization: not measured by NVML under MIG",
     )
 
@@ -68,21 +74,21 @@ def test_healthy_nodes_are_counted_and_absent_parts_named() -> None:
 )
 def test_loss_is_reported_with_its_node(more: dict[str, Any], expected: str) -> None:
     (said,) = graded(status(**more))
-    assert (said.level, said.found) == (Level.WARN, expected)
+    assert (said.level, said.found) == (CheckLevel.WARN, expected)
     assert said.advice
 
 
 @pytest.mark.parametrize(
     ("at", "more", "final", "level"),
     [
-        (AT - SILENT_S, {}, False, Level.OK),
-        (AT - SILENT_S - 1.0, {}, False, Level.FAIL),
-        (AT - SILENT_S - 1.0, {}, True, Level.OK),
-        (AT - SILENT_S - 1.0, {"outcome": "Completed"}, False, Level.OK),
+        (AT - COLLECTOR_SILENT_S, {}, False, CheckLevel.OK),
+        (AT - COLLECTOR_SILENT_S - 1.0, {}, False, CheckLevel.FAIL),
+        (AT - COLLECTOR_SILENT_S - 1.0, {}, True, CheckLevel.OK),
+        (AT - COLLECTOR_SILENT_S - 1.0, {"outcome": "Completed"}, False, CheckLevel.OK),
     ],
 )
 def test_silent_node_is_at_fault_only_while_the_job_runs(
-    at: float, more: dict[str, Any], final: bool, level: Level
+    at: float, more: dict[str, Any], final: bool, level: CheckLevel
 ) -> None:
     (said,) = graded(status(at=at, **more), final=final)
     assert said.level is level
@@ -91,7 +97,7 @@ def test_silent_node_is_at_fault_only_while_the_job_runs(
 @pytest.mark.parametrize("body", [b"", b"[]", b"{}", b"\xff", b'{"node": 3, "updated_at": 1}'])
 def test_invalid_status_leaves_the_others_judged(body: bytes) -> None:
     said = graded(status(), ("runs/bert/collector/algo-2.status.json", body))
-    assert [each.level for each in said] == [Level.WARN]
+    assert [each.level for each in said] == [CheckLevel.WARN]
     assert said[0].found.startswith("not read: algo-2: ")
 
 

@@ -25,12 +25,12 @@ from trainguard.cli.doctor.job import (
     grade_stop,
 )
 from trainguard.cli.doctor.job_case import JobCase, SeenProfile
-from trainguard.cli.doctor.site import CheckResult, Level, Site, under_name
+from trainguard.cli.doctor.site import CheckLevel, CheckResult, Site, under_name
 from trainguard.cli.services.deployment import Deployment
 from trainguard.core.finding import Finding
 from trainguard.core.job_policy import JobPolicy, StopPolicy
 from trainguard.core.layout import ProfileRoot
-from trainguard.core.records import JobRecord, JobStatus, NodeRecord, RuleRow, Status, StreamKey
+from trainguard.core.records import JobRecord, JobStatus, RuleRow, Status, StreamKey, StreamRecord
 from trainguard.formats.profile.keys import system_key
 from trainguard.stack.actions.request import StopDecision
 from trainguard.stack.actions.stop_switch import StopSwitch
@@ -55,8 +55,8 @@ SEEN = SeenProfile(
 )
 
 
-def node(name: str, *, watermark_s: float | None = LAST + 60.0, **columns: Any) -> NodeRecord:
-    return NodeRecord(StreamKey(JOB, name, "system"), watermark_s=watermark_s, **columns)
+def node(name: str, *, watermark_s: float | None = LAST + 60.0, **columns: Any) -> StreamRecord:
+    return StreamRecord(StreamKey(JOB, name, "system"), watermark_s=watermark_s, **columns)
 
 
 BOTH = [node("algo-1"), node("algo-2")]
@@ -66,30 +66,32 @@ def row(rule: str, status: Status, reason: str = "it is so") -> RuleRow:
     return RuleRow(job=JOB, finding=Finding(rule=rule, node=None, reason=reason), status=status)
 
 
-def levels(findings: Iterable[CheckResult]) -> list[Level]:
+def levels(findings: Iterable[CheckResult]) -> list[CheckLevel]:
     return [finding.level for finding in findings]
 
 
 @pytest.mark.parametrize(
     ("profiler", "level", "said"),
     [
-        ({"S3OutputPath": "s3://profiles/runs", "ProfilingIntervalInMilliseconds": 500}, Level.OK, "every 500 ms"),
-        ({"S3OutputPath": "s3://profiles"}, Level.OK, "the usual interval"),
-        ({"S3OutputPath": "s3://profiles-of-others/runs"}, Level.FAIL, "listens to profiles"),
-        ({"S3OutputPath": "s3://profiles/", "DisableProfiler": True}, Level.FAIL, "DisableProfiler"),
-        ({}, Level.FAIL, "no ProfilerConfig"),
+        ({"S3OutputPath": "s3://profiles/runs", "ProfilingIntervalInMilliseconds": 500}, CheckLevel.OK, "every 500 ms"),
+        ({"S3OutputPath": "s3://profiles"}, CheckLevel.OK, "the usual interval"),
+        ({"S3OutputPath": "s3://profiles-of-others/runs"}, CheckLevel.FAIL, "listens to profiles"),
+        ({"S3OutputPath": "s3://profiles/", "DisableProfiler": True}, CheckLevel.FAIL, "DisableProfiler"),
+        ({}, CheckLevel.FAIL, "no ProfilerConfig"),
     ],
 )
-def test_profiler_configuration_must_write_to_our_bucket(profiler: Any, level: Level, said: str) -> None:
+def test_profiler_configuration_must_write_to_our_bucket(profiler: Any, level: CheckLevel, said: str) -> None:
     finding = grade_profiler(profiler, BUCKET)
     assert finding.level is level
     assert said in finding.found
-    assert (finding.advice is None) is (level is Level.OK)
+    assert (finding.advice is None) is (level is CheckLevel.OK)
 
 
 @pytest.mark.parametrize("profiler", [{}, {"DisableProfiler": True}])
-@pytest.mark.parametrize(("place", "level"), [(f"s3://{BUCKET}/runs", Level.OK), ("s3://others/runs", Level.FAIL)])
-def test_place_by_tag_must_be_in_our_bucket(profiler: Any, place: str, level: Level) -> None:
+@pytest.mark.parametrize(
+    ("place", "level"), [(f"s3://{BUCKET}/runs", CheckLevel.OK), ("s3://others/runs", CheckLevel.FAIL)]
+)
+def test_place_by_tag_must_be_in_our_bucket(profiler: Any, place: str, level: CheckLevel) -> None:
     finding = grade_profiler(profiler, BUCKET, tagged=place)
     assert finding.level is level
     assert place in finding.found
@@ -98,17 +100,17 @@ def test_place_by_tag_must_be_in_our_bucket(profiler: Any, place: str, level: Le
 @pytest.mark.parametrize(
     ("settings", "tags", "expected", "said"),
     [
-        ({}, {}, [Level.OK], "0 settings; 46 rules run"),
-        ({"LowGPUUtilization_patience": "9"}, {}, [Level.OK], "1 setting;"),
-        ({"LowGPUUtilization_patience": "many"}, {}, [Level.FAIL], "LowGPUUtilization_patience is 'many'"),
-        ({"NoSuchRule_patience": "1"}, {}, [Level.FAIL], "NoSuchRule"),
-        ({"rule_to_invoke": "LowGPUUtilization"}, {}, [Level.OK], "33 rules run (rule_to_invoke)"),
-        ({}, {"TrainGuard:stop-on-fire": "allowed"}, [Level.WARN], "'TrainGuard:stop-on-fire' is not read"),
-        ({}, {"trainguard:stop-on-fire": "allowed", "trainguards": "own"}, [Level.OK], "0 settings"),
+        ({}, {}, [CheckLevel.OK], "0 settings; 46 rules run"),
+        ({"LowGPUUtilization_patience": "9"}, {}, [CheckLevel.OK], "1 setting;"),
+        ({"LowGPUUtilization_patience": "many"}, {}, [CheckLevel.FAIL], "LowGPUUtilization_patience is 'many'"),
+        ({"NoSuchRule_patience": "1"}, {}, [CheckLevel.FAIL], "NoSuchRule"),
+        ({"rule_to_invoke": "LowGPUUtilization"}, {}, [CheckLevel.OK], "33 rules run (rule_to_invoke)"),
+        ({}, {"TrainGuard:stop-on-fire": "allowed"}, [CheckLevel.WARN], "'TrainGuard:stop-on-fire' is not read"),
+        ({}, {"trainguard:stop-on-fire": "allowed", "trainguards": "own"}, [CheckLevel.OK], "0 settings"),
     ],
 )
 def test_unreadable_tags_are_named(
-    settings: Mapping[str, str], tags: Mapping[str, str], expected: list[Level], said: str
+    settings: Mapping[str, str], tags: Mapping[str, str], expected: list[CheckLevel], said: str
 ) -> None:
     found = list(grade_settings(replace(RECORD, rule_settings=settings), tags))
     assert [finding.level for finding in found] == expected
@@ -118,14 +120,14 @@ def test_unreadable_tags_are_named(
 @pytest.mark.parametrize(
     ("seen", "status", "now", "level", "said"),
     [
-        (SEEN, JobStatus.IN_PROGRESS, NOW, Level.OK, "the last came 25 s ago, 5 s after its minute"),
-        (SEEN, JobStatus.IN_PROGRESS, LAST + 665.0, Level.OK, "10 min ago"),
-        (SEEN, JobStatus.IN_PROGRESS, LAST + 666.0, Level.WARN, "10 min ago"),
-        (SEEN, JobStatus.COMPLETED, LAST + 99_999.0, Level.OK, "28 h ago"),
+        (SEEN, JobStatus.IN_PROGRESS, NOW, CheckLevel.OK, "the last came 25 s ago, 5 s after its minute"),
+        (SEEN, JobStatus.IN_PROGRESS, LAST + 665.0, CheckLevel.OK, "10 min ago"),
+        (SEEN, JobStatus.IN_PROGRESS, LAST + 666.0, CheckLevel.WARN, "10 min ago"),
+        (SEEN, JobStatus.COMPLETED, LAST + 99_999.0, CheckLevel.OK, "28 h ago"),
     ],
 )
 def test_silence_of_a_running_job_is_reported(
-    seen: SeenProfile, status: JobStatus, now: float, level: Level, said: str
+    seen: SeenProfile, status: JobStatus, now: float, level: CheckLevel, said: str
 ) -> None:
     (finding,) = grade_objects(seen, replace(RECORD, status=status), PLACE, now)
     assert finding.level is level
@@ -138,14 +140,14 @@ NOTHING = replace(SEEN, looked_at=0, nodes=frozenset(), first_minute=None, last_
 @pytest.mark.parametrize(
     ("seen", "status", "level", "said"),
     [
-        (NOTHING, JobStatus.IN_PROGRESS, Level.WARN, f"nothing lies below {PLACE} yet"),
-        (NOTHING, JobStatus.COMPLETED, Level.FAIL, f"nothing lies below {PLACE}"),
-        (replace(NOTHING, looked_at=3, foreign=["a/\x1bb", "c"]), JobStatus.IN_PROGRESS, Level.FAIL, "'a/\\x1bb'"),
-        (replace(NOTHING, looked_at=3), JobStatus.IN_PROGRESS, Level.FAIL, "3 objects below"),
+        (NOTHING, JobStatus.IN_PROGRESS, CheckLevel.WARN, f"nothing lies below {PLACE} yet"),
+        (NOTHING, JobStatus.COMPLETED, CheckLevel.FAIL, f"nothing lies below {PLACE}"),
+        (replace(NOTHING, looked_at=3, foreign=["a/\x1bb", "c"]), JobStatus.IN_PROGRESS, CheckLevel.FAIL, "'a/\\x1bb'"),
+        (replace(NOTHING, looked_at=3), JobStatus.IN_PROGRESS, CheckLevel.FAIL, "3 objects below"),
     ],
 )
 def test_missing_system_metrics_say_what_is_there_instead(
-    seen: SeenProfile, status: JobStatus, level: Level, said: str
+    seen: SeenProfile, status: JobStatus, level: CheckLevel, said: str
 ) -> None:
     (finding,) = grade_objects(seen, replace(RECORD, status=status), PLACE, NOW)
     assert finding.level is level
@@ -155,7 +157,7 @@ def test_missing_system_metrics_say_what_is_there_instead(
 def test_first_key_of_another_kind_is_shown() -> None:
     _, others = grade_objects(replace(SEEN, foreign=["runs/x.txt", "runs/y.txt"]), RECORD, PLACE, NOW)
     assert (others.level, others.found) == (
-        Level.OK,
+        CheckLevel.OK,
         "2 of the first 22 keys are of other kinds and not read, the first 'runs/x.txt'",
     )
 
@@ -163,13 +165,15 @@ def test_first_key_of_another_kind_is_shown() -> None:
 @pytest.mark.parametrize(
     ("nodes", "expected", "level", "said"),
     [
-        ({"algo-1", "algo-2"}, 2, Level.OK, "2 nodes with system metrics of 2"),
-        ({"algo-1"}, None, Level.OK, "1 node with system metrics"),
-        ({"algo-1", "algo-4"}, 4, Level.WARN, "missing: algo-2, algo-3"),
-        (set(), 4, Level.OK, "0 nodes"),
+        ({"algo-1", "algo-2"}, 2, CheckLevel.OK, "2 nodes with system metrics of 2"),
+        ({"algo-1"}, None, CheckLevel.OK, "1 node with system metrics"),
+        ({"algo-1", "algo-4"}, 4, CheckLevel.WARN, "missing: algo-2, algo-3"),
+        (set(), 4, CheckLevel.OK, "0 nodes"),
     ],
 )
-def test_nodes_that_write_nothing_are_named(nodes: set[str], expected: int | None, level: Level, said: str) -> None:
+def test_nodes_that_write_nothing_are_named(
+    nodes: set[str], expected: int | None, level: CheckLevel, said: str
+) -> None:
     (finding,) = grade_nodes(frozenset(nodes), expected)
     assert finding.level is level
     assert said in finding.found
@@ -178,32 +182,38 @@ def test_nodes_that_write_nothing_are_named(nodes: set[str], expected: int | Non
 @pytest.mark.parametrize(
     ("job", "nodes", "seen", "expected", "said"),
     [
-        (RECORD, BOTH, SEEN, [Level.OK], "2 nodes evaluated, 0 s before the newest object"),
-        (None, [], NOTHING, [Level.OK], "nothing to evaluate yet"),
-        (None, [], SEEN, [Level.FAIL], "Jobs has no item of it"),
-        (RECORD, [], SEEN, [Level.FAIL], "no node of it has state"),
-        (RECORD, BOTH[:1], SEEN, [Level.FAIL], "1 node not evaluated: algo-2"),
-        (RECORD, [BOTH[0], node("algo-2", watermark_s=LAST - 840.0)], SEEN, [Level.OK], "15 min before"),
+        (RECORD, BOTH, SEEN, [CheckLevel.OK], "2 nodes evaluated, 0 s before the newest object"),
+        (None, [], NOTHING, [CheckLevel.OK], "nothing to evaluate yet"),
+        (None, [], SEEN, [CheckLevel.FAIL], "Jobs has no item of it"),
+        (RECORD, [], SEEN, [CheckLevel.FAIL], "no node of it has state"),
+        (RECORD, BOTH[:1], SEEN, [CheckLevel.FAIL], "1 node not evaluated: algo-2"),
+        (RECORD, [BOTH[0], node("algo-2", watermark_s=LAST - 840.0)], SEEN, [CheckLevel.OK], "15 min before"),
         (
             RECORD,
             [BOTH[0], node("algo-2", watermark_s=LAST - 841.0)],
             SEEN,
-            [Level.FAIL],
+            [CheckLevel.FAIL],
             "algo-2 is evaluated until 15 min",
         ),
-        (RECORD, [BOTH[0], node("algo-2", watermark_s=LAST - 9e3, closed=True)], SEEN, [Level.OK], "2 nodes evaluated"),
-        (RECORD, [node("algo-1", watermark_s=None), BOTH[1]], SEEN, [Level.OK], "2 nodes evaluated"),
+        (
+            RECORD,
+            [BOTH[0], node("algo-2", watermark_s=LAST - 9e3, closed=True)],
+            SEEN,
+            [CheckLevel.OK],
+            "2 nodes evaluated",
+        ),
+        (RECORD, [node("algo-1", watermark_s=None), BOTH[1]], SEEN, [CheckLevel.OK], "2 nodes evaluated"),
         (
             RECORD,
             [BOTH[0], node("algo-2", counters={"duplicates": 9, "bad_objects": 2, "late_objects": 1000})],
             SEEN,
-            [Level.OK, Level.WARN],
+            [CheckLevel.OK, CheckLevel.WARN],
             "not used: 2 bad objects, 1,000 late objects",
         ),
     ],
 )
 def test_late_or_missing_job_items_are_reported(
-    job: JobRecord | None, nodes: list[NodeRecord], seen: SeenProfile, expected: list[Level], said: str
+    job: JobRecord | None, nodes: list[StreamRecord], seen: SeenProfile, expected: list[CheckLevel], said: str
 ) -> None:
     found = list(grade_evaluation(job, nodes, seen))
     assert [finding.level for finding in found] == expected
@@ -213,26 +223,26 @@ def test_late_or_missing_job_items_are_reported(
 def test_rules_in_error_are_reported_with_their_reason() -> None:
     fine = [row("LowGPUUtilization", Status.FIRED), row("CPUBottleneck", Status.OK), row("Dataloader", Status.OK)]
     (finding,) = grade_rows(fine)
-    assert (finding.level, finding.found) == (Level.OK, "1 FIRED, 2 OK")
-    assert levels(grade_rows([])) == [Level.OK]
+    assert (finding.level, finding.found) == (CheckLevel.OK, "1 FIRED, 2 OK")
+    assert levels(grade_rows([])) == [CheckLevel.OK]
     (failed,) = grade_rows([*fine, row("BatchSize", Status.ERROR, "parameter patience is 'x'")])
-    assert (failed.level, failed.found) == (Level.FAIL, "BatchSize is in ERROR: parameter patience is 'x'")
+    assert (failed.level, failed.found) == (CheckLevel.FAIL, "BatchSize is in ERROR: parameter patience is 'x'")
 
 
 @pytest.mark.parametrize(
     ("decision", "switch", "opted_in", "level"),
     [
-        (StopDecision(True, "stop", "why"), "enabled", True, Level.OK),
-        (StopDecision(False, "grace", "why", "2026-07-14T10:40:00Z"), "enabled", True, Level.OK),
-        (StopDecision(False, "refused", "why"), "enabled", False, Level.OK),
-        (StopDecision(False, "dry-run", "why"), "enabled", True, Level.OK),
-        (StopDecision(False, "refused", "why"), "enabled", True, Level.WARN),
-        (StopDecision(False, "dry-run", "why"), "dry-run", True, Level.WARN),
-        (StopDecision(False, "refused", "why"), "disabled", True, Level.WARN),
+        (StopDecision(True, "stop", "why"), "enabled", True, CheckLevel.OK),
+        (StopDecision(False, "grace", "why", "2026-07-14T10:40:00Z"), "enabled", True, CheckLevel.OK),
+        (StopDecision(False, "refused", "why"), "enabled", False, CheckLevel.OK),
+        (StopDecision(False, "dry-run", "why"), "enabled", True, CheckLevel.OK),
+        (StopDecision(False, "refused", "why"), "enabled", True, CheckLevel.WARN),
+        (StopDecision(False, "dry-run", "why"), "dry-run", True, CheckLevel.WARN),
+        (StopDecision(False, "refused", "why"), "disabled", True, CheckLevel.WARN),
     ],
 )
 def test_only_an_opt_in_without_effect_warns_about_stops(
-    decision: StopDecision, switch: str, opted_in: bool, level: Level
+    decision: StopDecision, switch: str, opted_in: bool, level: CheckLevel
 ) -> None:
     finding = grade_stop(decision, StopSwitch(switch), opted_in=opted_in)
     assert finding.level is level
@@ -243,7 +253,7 @@ def test_foreign_rule_configurations_are_named_with_the_reason() -> None:
     record = replace(RECORD, rules_elsewhere={"VanishingGradient": "a rule on tensors", "Own": "a custom rule"})
     _, elsewhere = grade_settings(record, {})
     said = "2 configured rules not evaluated here: Own: a custom rule; VanishingGradient: a rule on tensors"
-    assert (elsewhere.level, elsewhere.found) == (Level.OK, said)
+    assert (elsewhere.level, elsewhere.found) == (CheckLevel.OK, said)
 
 
 @pytest.fixture
@@ -314,7 +324,7 @@ def test_evaluated_job_is_healthy(world: MotoUnderTest, stopping: str) -> None:
         world.nodes.save(record)
     world.rows.publish([row("LowGPUUtilization", Status.OK), row("BatchSize", Status.OK)])
     found = examined()
-    assert [finding for each in found.values() for finding in each if finding.level is not Level.OK] == []
+    assert [finding for each in found.values() for finding in each if finding.level is not CheckLevel.OK] == []
     assert found["training job"][0].found == "InProgress (Training), 2 instances of ml.p4d.24xlarge, 2 tags"
     assert found["profiler"][0].found == "s3://profiles/runs, every 500 ms"
     assert "from 2026-07-14 10:25 UTC to 2026-07-14 10:35 UTC" in found["objects"][0].found
@@ -331,12 +341,12 @@ def test_missing_notifications_take_the_place_from_sagemaker(
     upload(nodes=("algo-2",))
     put(f"{ROOT.system}2026071410/notes.txt", START)
     found = examined()
-    assert found["settings"][0].level is Level.FAIL
-    assert found["objects"][0].level is Level.OK
+    assert found["settings"][0].level is CheckLevel.FAIL
+    assert found["objects"][0].level is CheckLevel.OK
     assert found["objects"][1].found.startswith("1 of the first 12 keys are of other kinds and not read")
     assert found["nodes"][0].found == "1 of 2 nodes with system metrics, missing: algo-1"
     assert found["evaluation"][0].found == "objects are there and not evaluated: Jobs has no item of it"
-    assert (found["stop"][0].level, found["rules"][0].found) == (Level.OK, "no rule has a result yet")
+    assert (found["stop"][0].level, found["rules"][0].found) == (CheckLevel.OK, "no rule has a result yet")
 
 
 def test_job_unknown_to_sagemaker_takes_the_place_from_its_item(
@@ -345,18 +355,18 @@ def test_job_unknown_to_sagemaker_takes_the_place_from_its_item(
     upload()
     world.jobs.register(RECORD)
     found = examined()
-    assert found["training job"][0].level is Level.WARN
+    assert found["training job"][0].level is CheckLevel.WARN
     assert found["profiler"] == []
-    assert found["objects"][0].level is Level.OK
+    assert found["objects"][0].level is CheckLevel.OK
     assert found["evaluation"][0].found == "objects are there and not evaluated: no node of it has state"
 
 
 def test_job_without_a_profile_says_how_to_start_it(world: MotoUnderTest) -> None:
     known(world, {}, profiler={})
     found = examined()
-    assert found["profiler"][0].level is Level.FAIL
+    assert found["profiler"][0].level is CheckLevel.FAIL
     assert "s3://profiles/" in str(found["profiler"][0].advice)
-    assert found["objects"][0].level is Level.WARN
+    assert found["objects"][0].level is CheckLevel.WARN
 
 
 def test_first_and_last_object_of_a_long_profile_are_found(

@@ -10,7 +10,7 @@ from tests.functional.cli.doctor_stack import REGION, STACK
 from tests.functional.cli.healthy_answers import NOW
 from trainguard.aws.endpoints import GATEWAY_SERVICES, INTERFACE_SERVICES
 from trainguard.cli.doctor.network import check_network
-from trainguard.cli.doctor.site import CheckResult, Level, Site
+from trainguard.cli.doctor.site import CheckLevel, CheckResult, Site
 from trainguard.cli.options import Where
 from trainguard.cli.services.deployment import find_deployment
 
@@ -46,7 +46,7 @@ def test_functions_with_a_way_to_every_service_are_well(
 ) -> None:
     account.place_in_vpc(routes=routes, endpoints=endpoints)
     (finding,) = examined()
-    assert (finding.level, finding.found) == (Level.OK, found)
+    assert (finding.level, finding.found) == (CheckLevel.OK, found)
 
 
 @pytest.mark.parametrize(
@@ -64,7 +64,7 @@ def test_each_service_without_a_way_is_named_with_its_command(
 ) -> None:
     account.place_in_vpc(routes=routes, endpoints=endpoints)
     findings = examined()
-    assert [finding.level for finding in findings] == [Level.FAIL] * len(lacking)
+    assert [finding.level for finding in findings] == [CheckLevel.FAIL] * len(lacking)
     for finding, service in zip(findings, lacking, strict=True):
         assert finding.found.startswith(f"{service} cannot be reached: subnet-1 without a default route")
         assert f"--service-name com.amazonaws.{REGION}.{service} " in str(finding.command)

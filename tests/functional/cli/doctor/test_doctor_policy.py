@@ -20,7 +20,7 @@ from trainguard.aws.endpoints import GATEWAY_SERVICES, INTERFACE_SERVICES
 from trainguard.cli.main import app
 from trainguard.cli.services.deployment import Deployment
 from trainguard.core.finding import Finding
-from trainguard.core.records import JobRecord, NodeRecord, RuleRow, Status, StreamKey
+from trainguard.core.records import JobRecord, RuleRow, Status, StreamKey, StreamRecord
 from trainguard.engine.profiler.system_stream import SystemState
 from trainguard.state.codec import CODEC, encode_state
 
@@ -93,7 +93,7 @@ def deployed(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
         world = MotoUnderTest(offline_clients())
         world.jobs.register(JobRecord(job=JOB, arn="arn", bucket=BUCKET, prefix=""))
         state = encode_state(SystemState())
-        world.nodes.save(NodeRecord(StreamKey(JOB, "algo-1", "system"), state=state, codec=CODEC))
+        world.nodes.save(StreamRecord(StreamKey(JOB, "algo-1", "system"), state=state, codec=CODEC))
         world.rows.publish(
             [RuleRow(job=JOB, finding=Finding(rule="BatchSize", node=None, reason="all is well"), status=Status.OK)]
         )

@@ -8,7 +8,7 @@ import pytest
 
 from tests.support.memory import MemoryWorld
 from trainguard.cli.doctor.job_statuses import RecorderStatus, grade_recorders, read_statuses
-from trainguard.cli.doctor.site import CheckResult, Level
+from trainguard.cli.doctor.site import CheckLevel, CheckResult
 from trainguard.core.layout import ProfileRoot
 from trainguard_collector.outgoing import Outgoing
 from trainguard_collector.recorder.recorder import Recorder
@@ -37,9 +37,9 @@ def test_lossless_recorder_is_healthy(tmp_path: Path, monkeypatch: pytest.Monkey
     outgoing = Outgoing(recorder.folder, "bert", "n")
     (written,) = (path for key, path in outgoing.ready() if key.endswith(".recorder.json"))
     (said,) = graded(written.read_bytes())
-    assert (said.level, said.found) == (Level.OK, "1 recorder, nothing lost")
+    assert (said.level, said.found) == (CheckLevel.OK, "1 recorder, nothing lost")
     (said,) = graded()
-    assert (said.level, said.found) == (Level.OK, "no recorder has written its final status")
+    assert (said.level, said.found) == (CheckLevel.OK, "no recorder has written its final status")
 
 
 @pytest.mark.parametrize(
@@ -60,11 +60,11 @@ def test_lossless_recorder_is_healthy(tmp_path: Path, monkeypatch: pytest.Monkey
 )
 def test_loss_is_reported_with_its_process(more: dict[str, Any], expected: str) -> None:
     (said,) = graded(status(), status("rank0w2", **more))
-    assert (said.level, said.found) == (Level.WARN, expected)
+    assert (said.level, said.found) == (CheckLevel.WARN, expected)
     assert said.advice
 
 
 def test_unreadable_status_is_named() -> None:
     (said,) = graded(b"{")
-    assert said.level is Level.WARN
+    assert said.level is CheckLevel.WARN
     assert said.found.startswith("not read: algo-1.rank0: ")

@@ -16,7 +16,7 @@ from tests.infra.test_permissions import BUCKET as BUCKET_ARN
 from tests.infra.test_permissions import EXPECTED
 from trainguard.cli.doctor.diagnosis import diagnose
 from trainguard.cli.doctor.roles import KERNELS_MACHINE, LIST, REPORT_MACHINE, USES, grade_policy, needed
-from trainguard.cli.doctor.site import CheckResult, Level, Site
+from trainguard.cli.doctor.site import CheckLevel, CheckResult, Site
 from trainguard.cli.options import Where
 from trainguard.cli.services.deployment import find_deployment
 
@@ -67,14 +67,14 @@ def test_checked_role_permissions_match_the_template() -> None:
 
 def test_roles_of_a_deployed_stack_have_their_permissions(account: Account) -> None:
     (found,) = of_check("roles")
-    assert (found.level, found.found) == (Level.OK, f"12 roles may do in {BUCKET} what they are for")
+    assert (found.level, found.found) == (CheckLevel.OK, f"12 roles may do in {BUCKET} what they are for")
 
 
 def test_emulator_has_one_line_that_roles_are_not_checked(account: Account, monkeypatch: pytest.MonkeyPatch) -> None:
     account.encrypt_bucket(KEY, roles_may=False)
     monkeypatch.setenv("AWS_ENDPOINT_URL_IAM", "http://localhost:4566")
     found = [*of_check("roles"), *of_check("encryption")]
-    said = [each.found for each in found if each.level is not Level.OK]
+    said = [each.found for each in found if each.level is not CheckLevel.OK]
     assert said == ["not checked here: an emulator simulates no rights of roles"]
 
 
@@ -99,7 +99,7 @@ def test_role_without_write_permission_fails_with_the_reason(
     account.change(*SIMULATE, decide("ReportsPlanReportRole", "s3:PutObject", **decision))
     (fault,) = of_check("roles")
     place = f"*/rule-output/TrainGuardReport/parts/* in {BUCKET}"
-    assert (fault.level, fault.found) == (Level.FAIL, f"plan_report may not s3:PutObject on {place}: {why}")
+    assert (fault.level, fault.found) == (CheckLevel.FAIL, f"plan_report may not s3:PutObject on {place}: {why}")
     assert "docs/permissions.md" in str(fault.advice)
 
 
@@ -108,8 +108,8 @@ def test_roles_are_judged_for_a_caller_without_permissions(
 ) -> None:
     for operation in ("HeadObject", "ListObjectsV2"):
         account.refuse("s3", operation, "AccessDenied", 403)
-    assert {each.level for each in of_check("permissions")} == {Level.WARN}
-    assert {each.level for each in of_check("roles")} == {Level.OK}
+    assert {each.level for each in of_check("permissions")} == {CheckLevel.WARN}
+    assert {each.level for each in of_check("roles")} == {CheckLevel.OK}
 
 
 def test_other_bucket_skips_rights_of_roles_in_their_own(
@@ -121,7 +121,7 @@ def test_other_bucket_skips_rights_of_roles_in_their_own(
 def test_undecided_iam_is_no_all_clear(account: Account) -> None:
     account.answers[SIMULATE] = always({"EvaluationResults": []})
     (told,) = of_check("roles")
-    assert told.level is Level.WARN
+    assert told.level is CheckLevel.WARN
     assert "it decided nothing about s3:GetObject" in told.found
 
 
@@ -136,12 +136,12 @@ def test_undecided_iam_is_no_all_clear(account: Account) -> None:
 def test_key_of_nobody_needs_no_role_permission(account: Account, answer: dict[str, Any], keeper: str) -> None:
     account.answers["s3", "GetBucketEncryption"] = always(answer)
     (found,) = of_check("encryption")
-    assert (found.level, found.found) == (Level.OK, f"{BUCKET} is encrypted with a key that {keeper}")
+    assert (found.level, found.found) == (CheckLevel.OK, f"{BUCKET} is encrypted with a key that {keeper}")
 
 
 def test_bucket_without_chosen_encryption_uses_the_s3_key(account: Account) -> None:
     account.refuse("s3", "GetBucketEncryption", "ServerSideEncryptionConfigurationNotFoundError", 404)
-    assert [each.level for each in of_check("encryption")] == [Level.OK]
+    assert [each.level for each in of_check("encryption")] == [CheckLevel.OK]
     account.refuse("s3", "GetBucketEncryption", "NoSuchBucket", 404)
     assert of_check("encryption") == []
 
@@ -151,14 +151,14 @@ def test_alias_of_the_aws_managed_key_needs_no_permission(
 ) -> None:
     account.encrypt_bucket(f"arn:aws:kms:{REGION}:{ACCOUNT}:alias/aws/s3", roles_may=False)
     account.change("kms", "DescribeKey", lambda answer, _: answer["KeyMetadata"].update(KeyManager="AWS"))
-    assert [each.level for each in of_check("encryption")] == [Level.OK]
+    assert [each.level for each in of_check("encryption")] == [CheckLevel.OK]
 
 
 @pytest.mark.parametrize("named", [KEY, KEY.rpartition("/")[2], f"arn:aws:kms:{REGION}:{ACCOUNT}:alias/ours"])
 def test_permitted_key_is_healthy_in_any_spelling(account: Account, named: str) -> None:
     account.encrypt_bucket(named)
     (found,) = of_check("encryption")
-    assert (found.level, found.found) == (Level.OK, f"11 roles may use {KEY}, which encrypts {BUCKET}")
+    assert (found.level, found.found) == (CheckLevel.OK, f"11 roles may use {KEY}, which encrypts {BUCKET}")
 
 
 def without_bucket(answer: dict[str, Any], given: Given) -> None:
@@ -184,7 +184,7 @@ def test_denied_key_fails_and_names_the_setting(
     place = f"{bucket or BUCKET} is encrypted with {KEY}, with which "
     writers = "plan_report, digest_profile, build_report, canary, plan_capture, digest_trace, join_capture"
     why = "no statement of its policies allows it"
-    assert {decrypt.level, generate.level} == {Level.FAIL}
+    assert {decrypt.level, generate.level} == {CheckLevel.FAIL}
     assert decrypt.found == f"{place}{', '.join(filter(needed, USES))} may not kms:Decrypt: {why}"
     assert generate.found == f"{place}{writers} may not kms:GenerateDataKey: {why}"
     assert str(decrypt.advice).startswith(remedy)
@@ -221,7 +221,10 @@ def test_disabled_key_fails(account: Account, state: str) -> None:
     account.encrypt_bucket(KEY)
     account.change("kms", "DescribeKey", lambda answer, _: answer["KeyMetadata"].update(KeyState=state))
     (fault,) = of_check("encryption")
-    assert (fault.level, fault.found) == (Level.FAIL, f"{KEY} is {state}: no object under it can be read or written")
+    assert (fault.level, fault.found) == (
+        CheckLevel.FAIL,
+        f"{KEY} is {state}: no object under it can be read or written",
+    )
 
 
 def test_key_of_another_account_says_what_its_policy_must_allow(
@@ -229,7 +232,7 @@ def test_key_of_another_account_says_what_its_policy_must_allow(
 ) -> None:
     account.encrypt_bucket(THEIR_KEY)
     (told,) = of_check("encryption")
-    assert told.level is Level.WARN
+    assert told.level is CheckLevel.WARN
     assert "is of account 444455556666: its policy cannot be read from here" in told.found
     assert f"let account {ACCOUNT} use kms:Decrypt and kms:GenerateDataKey through S3" in str(told.advice)
     assert not {("kms", "DescribeKey"), ("kms", "GetKeyPolicy")} & set(account.asked)
@@ -239,7 +242,7 @@ def test_cross_account_key_denied_to_all_roles_fails_first(
     account: Account,
 ) -> None:
     account.encrypt_bucket(THEIR_KEY, roles_may=False)
-    assert [each.level for each in of_check("encryption")] == [Level.FAIL, Level.FAIL, Level.WARN]
+    assert [each.level for each in of_check("encryption")] == [CheckLevel.FAIL, CheckLevel.FAIL, CheckLevel.WARN]
 
 
 def test_key_policy_that_admits_nobody_warns(account: Account) -> None:
@@ -247,7 +250,7 @@ def test_key_policy_that_admits_nobody_warns(account: Account) -> None:
     nobody = {"Effect": "Allow", "Principal": {"AWS": f"arn:aws:iam::{ACCOUNT}:role/Admin"}, "Action": "kms:*"}
     account.answers["kms", "GetKeyPolicy"] = always({"Policy": json.dumps({"Statement": [nobody]})})
     (told,) = of_check("encryption")
-    assert told.level is Level.WARN
+    assert told.level is CheckLevel.WARN
     assert "lets in neither its account nor the roles of evaluate_objects, reconcile_job, " in told.found
 
 

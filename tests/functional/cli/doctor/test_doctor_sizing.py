@@ -7,7 +7,7 @@ import pytest
 from tests.functional.cli import healthy_answers
 from tests.functional.cli.doctor.test_doctor_checks import account, examined, of_check
 from tests.functional.cli.doctor_account import Account
-from trainguard.cli.doctor.site import CheckResult, Level
+from trainguard.cli.doctor.site import CheckLevel, CheckResult
 from trainguard.cli.doctor.stack import grade_settings
 from trainguard.running_costs.sizing import SIZES
 
@@ -29,12 +29,12 @@ def sizing() -> CheckResult:
 
 
 def test_given_no_job_when_examined_then_nothing_is_compared(account: Account) -> None:
-    assert (sizing().level, sizing().found) == (Level.OK, "no job runs")
+    assert (sizing().level, sizing().found) == (CheckLevel.OK, "no job runs")
 
 
 def test_jobs_within_the_defaults_are_healthy(account: Account) -> None:
     running(account, 400, 599, None)
-    assert (sizing().level, sizing().found) == (Level.OK, "1,000 nodes at once, settings enough for 1,000")
+    assert (sizing().level, sizing().found) == (CheckLevel.OK, "1,000 nodes at once, settings enough for 1,000")
 
 
 def test_too_many_nodes_name_the_setting_and_the_command(
@@ -42,14 +42,14 @@ def test_too_many_nodes_name_the_setting_and_the_command(
 ) -> None:
     running(account, 1_001)
     found = sizing()
-    assert found.level is Level.WARN
+    assert found.level is CheckLevel.WARN
     assert found.found == "1,001 nodes at once: evaluator_concurrency is 20, reconcile_memory_mb is 512"
     assert found.command == 'make deploy CDK_ARGS="-c evaluator_concurrency=40 -c reconcile_memory_mb=1024"'
 
 
 def test_more_nodes_than_the_table_advise_another_stack(account: Account) -> None:
     running(account, LARGEST.nodes, 1)
-    assert (sizing().level, sizing().command) == (Level.WARN, None)
+    assert (sizing().level, sizing().command) == (CheckLevel.WARN, None)
     assert "the sizing table ends at 10,000" in sizing().found
 
 
@@ -62,7 +62,7 @@ def test_write_units_are_ignored_for_uncapped_tables(account: Account) -> None:
 
 @pytest.mark.parametrize("size", SIZES)
 def test_settings_of_a_row_suffice_and_one_less_is_too_small(size: Any) -> None:
-    assert grade_settings(size.nodes, size, size.settings).level is Level.OK
+    assert grade_settings(size.nodes, size, size.settings).level is CheckLevel.OK
     for name, value in size.settings.items():
         less = grade_settings(size.nodes, size, size.settings | {name: value - 1})
-        assert (less.level, f"-c {name}={value}" in str(less.command)) == (Level.WARN, True)
+        assert (less.level, f"-c {name}={value}" in str(less.command)) == (CheckLevel.WARN, True)

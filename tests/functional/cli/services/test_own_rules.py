@@ -11,7 +11,7 @@ import pytest
 
 from tests.unit.cli.seen import Deployed, deployed, job, row
 from tests.unit.local.places import write
-from trainguard.core.finding import Progress
+from trainguard.core.finding import Patience
 from trainguard.core.records import Status
 
 __all__ = ["deployed"]
@@ -119,7 +119,7 @@ def test_row_of_an_unknown_rule_is_explained_without_its_page(
         threshold=80.0,
         times_fired=1,
         fired_at=60.0,
-        progress=Progress(seen=3, needed=60),
+        progress=Patience(seen=3, needed=60),
         parameters={"threshold": 80.0, "patience": 60},
     )
     deployed.add(job("own", rule_settings=settings), [stored, row("HostMemory", node="algo-1")])

@@ -14,7 +14,7 @@ from trainguard.stack.report.parts import (
     DAY_S,
     MAX_PARTS,
     DigestItem,
-    Part,
+    ReportPart,
     RunPlace,
     decode_items,
     decode_part,
@@ -67,12 +67,12 @@ def test_items_are_a_list_a_distributed_map_reads(given_items: list[DigestItem])
 
 @given(st.text(max_size=20), st.booleans(), st.integers(0, 10), st.binary(max_size=50))
 def test_given_a_part_when_written_then_it_reads_back(through: str, done: bool, unread: int, digest: bytes) -> None:
-    part = Part(after="", through=through, done=done, unread=unread, digest=digest)
+    part = ReportPart(after="", through=through, done=done, unread=unread, digest=digest)
     assert decode_part("key", encode_part(part)) == part
 
 
 @pytest.mark.parametrize(
-    "body", [b"", b"damaged", encode_part(Part(format=99, after="", through="", done=True, unread=0, digest=b""))]
+    "body", [b"", b"damaged", encode_part(ReportPart(format=99, after="", through="", done=True, unread=0, digest=b""))]
 )
 def test_invalid_part_bytes_error_names_the_key(body: bytes) -> None:
     with pytest.raises(ReportPartError, match="part 'the/key' of a report cannot be read"):

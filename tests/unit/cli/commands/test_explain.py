@@ -15,7 +15,7 @@ from tests.unit.cli.seen import NOT_STOPPED, REPORT, Deployed, deployed, job, ju
 from trainguard.cli.commands.explain.explanation import Explanation, explained
 from trainguard.cli.services.names import ALL_RULE_NAMES
 from trainguard.core.errors import UnknownNameError
-from trainguard.core.finding import Fact, Progress
+from trainguard.core.finding import Fact, Patience
 from trainguard.core.records import JobRecord, RuleRow, Status
 from trainguard.rules.low_gpu_utilization.usage import IDLE_TIME, P5
 from trainguard.rules.parameters import PARAMETERS_TYPES
@@ -97,14 +97,14 @@ def test_remaining_patience_is_counted_as_the_rule_counts(
     rule: str, patience: str, left: int, left_s: float | None, said: str
 ) -> None:
     seen, needed = map(int, patience.split("/"))
-    told = of_row(row(rule, Status.WARMING_UP, progress=Progress(seen=seen, needed=needed)))
+    told = of_row(row(rule, Status.WARMING_UP, progress=Patience(seen=seen, needed=needed)))
     assert told.patience is not None
     assert (told.patience.left, told.patience.left_s) == (left, left_s)
     assert said in told.outlook[0]
 
 
 def test_full_patience_shows_no_negative_number() -> None:
-    told = of_row(row("LowGPUUtilization", Status.WARMING_UP, progress=Progress(seen=1200, needed=1000)))
+    told = of_row(row("LowGPUUtilization", Status.WARMING_UP, progress=Patience(seen=1200, needed=1000)))
     assert told.patience is not None
     assert told.patience.left == 0
     assert "enough of the newest points" in told.outlook[0]
@@ -112,7 +112,7 @@ def test_full_patience_shows_no_negative_number() -> None:
 
 @pytest.mark.parametrize("status", [Status.OK, Status.FIRED])
 def test_a_judged_rule_shows_its_patience_and_window(deployed: Deployed, status: Status) -> None:
-    progress = Progress(
+    progress = Patience(
         seen=1200, needed=1000, streak=132, window_points=500, window_start=0.0, window_end=3_600.0, counts="points"
     )
     judged_row = row("LowGPUUtilization", status, progress=progress)
@@ -143,7 +143,7 @@ def test_facts_are_a_table_with_units_and_times(deployed: Deployed) -> None:
 
 def test_ended_job_promises_nothing() -> None:
     ended = job("job", active=False)
-    told = of_row(row("LowGPUUtilization", Status.WARMING_UP, progress=Progress(seen=1, needed=1000)), ended)
+    told = of_row(row("LowGPUUtilization", Status.WARMING_UP, progress=Patience(seen=1, needed=1000)), ended)
     assert told.outlook == ["The job has ended: this verdict is final."]
     assert told.patience is not None
     assert told.patience.left_s is None

@@ -4,13 +4,13 @@ from io import StringIO
 
 from rich.console import Console
 
-from trainguard.cli.output.progress import Progress
+from trainguard.cli.output.progress import ProgressBar
 
 
 def test_long_analysis_without_a_terminal_prints_every_30_s() -> None:
     now = 0.0
     text = StringIO()
-    progress = Progress(Console(file=text, width=200), shown=False, clock=lambda: now)
+    progress = ProgressBar(Console(file=text, width=200), shown=False, clock=lambda: now)
     with progress.of_objects(100, 100_000_000):
         for second in range(1, 101):
             now = float(second)

@@ -14,11 +14,11 @@ from rich.console import Console
 from trainguard.cli.output.rendering import (
     Block,
     Cell,
-    Column,
-    Facts,
     Grid,
     Item,
     Line,
+    TerminalColumn,
+    TerminalFacts,
     heading,
     print_json,
     show,
@@ -64,11 +64,17 @@ def test_json_texts_read_back_equal_and_control_no_terminal(
 @given(text=texts, columns=st.integers(20, 200))
 def test_only_console_styles_control_the_terminal_in_any_block(text: str, columns: int) -> None:
     console = Console(force_terminal=True, color_system=None, width=columns, highlight=False)
-    grid = Grid((Column("a"), Column("b", folds=True), Column("c", drops=1)), [[text, Cell(text, "red"), text]])
+    grid = Grid(
+        (TerminalColumn("a"), TerminalColumn("b", folds=True), TerminalColumn("c", drops=1)),
+        [[text, Cell(text, "red"), text]],
+    )
     with console.capture() as shown:
         item = Item([(text, 4), (Cell(text), 18)], text, text, text)
         stacked = replace(grid, stacks_below=100)
-        show(console, [heading(text), Line(text), Facts([(text, text)]), grid, stacked, item, Line(text, whole=True)])
+        show(
+            console,
+            [heading(text), Line(text), TerminalFacts([(text, text)]), grid, stacked, item, Line(text, whole=True)],
+        )
     assert not steers(shown.get().replace("\n", ""))
 
 
@@ -81,7 +87,7 @@ def shown_on(width: int, block: Block) -> list[str]:
 
 
 def test_stacking_grid_puts_its_last_cell_below_if_too_narrow() -> None:
-    columns = (Column("status"), Column("severity"), Column("why", folds=True))
+    columns = (TerminalColumn("status"), TerminalColumn("severity"), TerminalColumn("why", folds=True))
     grid = Grid(columns, [["FIRED", "high", "one two three four five"], ["OK", "", "well"]], stacks_below=40)
     assert shown_on(40, grid)[0].split() == ["status", "severity", "why"]
     assert shown_on(20, grid) == ["FIRED high", "  one two three four", "  five", "OK", "  well"]
@@ -124,7 +130,12 @@ def test_slow_blocks_are_printed_before_the_next_is_requested(
 
 
 def test_narrow_grid_drops_columns_in_order_and_keeps_others() -> None:
-    columns = (Column("name"), Column("first", drops=2), Column("second", drops=1), Column("why", folds=True))
+    columns = (
+        TerminalColumn("name"),
+        TerminalColumn("first", drops=2),
+        TerminalColumn("second", drops=1),
+        TerminalColumn("why", folds=True),
+    )
     grid = Grid(columns, [["n" * 20, "f" * 10, "s" * 10, "w " * 30]])
 
     def headings(width: int) -> list[str]:
@@ -143,7 +154,7 @@ def test_narrow_grid_drops_columns_in_order_and_keeps_others() -> None:
 
 def test_piped_grid_is_tab_separated_with_a_dash_for_nothing() -> None:
     console = Console(force_terminal=False, width=10, highlight=False)
-    grid = Grid((Column("a"), Column("b", drops=1)), [["x" * 30, ""], ["one\ttwo\nthree", Cell("[b]")]])
+    grid = Grid((TerminalColumn("a"), TerminalColumn("b", drops=1)), [["x" * 30, ""], ["one\ttwo\nthree", Cell("[b]")]])
     with console.capture() as shown:
         show(console, [grid])
     assert shown.get() == f"{'x' * 30}\t-\none two three\t[b]\n"

@@ -12,7 +12,7 @@ from tests.support.steps import Outcome, Run, fired, observed
 from trainguard.core.records import Status
 from trainguard.formats.tensors.step_view import Mode
 from trainguard.rules.training.loss_not_decreasing import MOST_KEPT, LossHistory
-from trainguard.rules.training.spikes_and_drift import GradientNormDriftState, Level, LossSpikeState
+from trainguard.rules.training.spikes_and_drift import GradientNormDriftState, LossSpikeState, SpikeLevel
 
 CALM = [1.0] * 8
 # Their median is 0, and the median of the distances from it 1: a deviation of 1.4826.
@@ -107,10 +107,10 @@ def test_loss_of_another_mode_or_name_is_no_spike() -> None:
 
 
 def test_level_has_the_mean_of_eight_and_a_decaying_newest_value() -> None:
-    level = Level()
+    level = SpikeLevel()
     level.add(0.1)
     assert (level.first, level.newest, level.count) == (0.1, 0.1, 1)
-    level = Level()
+    level = SpikeLevel()
     for value in [2.0, 4.0] * 4:
         level.add(value)
     assert (level.first, level.newest) == pytest.approx((3.0, 3.0))
@@ -123,7 +123,7 @@ def test_level_has_the_mean_of_eight_and_a_decaying_newest_value() -> None:
 
 def test_norm_state_has_room_up_to_512_and_40_000_characters() -> None:
     def state_of(count: int, length: int) -> GradientNormDriftState:
-        return GradientNormDriftState(norms={f"{place:0{length}d}": Level() for place in range(count)})
+        return GradientNormDriftState(norms={f"{place:0{length}d}": SpikeLevel() for place in range(count)})
 
     assert (state_of(511, 3).has_room("x"), state_of(512, 3).has_room("x")) == (True, False)
     assert (state_of(10, 3_990).has_room("x" * 100), state_of(10, 3_990).has_room("x" * 101)) == (True, False)

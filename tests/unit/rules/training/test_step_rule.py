@@ -14,7 +14,7 @@ from trainguard.formats.tensors.name_patterns import NamePatternError
 from trainguard.formats.tensors.step_view import Mode
 from trainguard.rules.rule_result import FactSheet
 from trainguard.rules.training.overfit import FINE as FITS
-from trainguard.rules.training.readings import Reading, checked, not_saved, worst_of
+from trainguard.rules.training.readings import MetricReading, checked, not_saved, worst_of
 from trainguard.rules.training.selection import matching, selected
 from trainguard.rules.training.step_rule import Check, RunView, SelectingParameters, StepState, remember
 from trainguard.rules.training.step_words import FoundScalars, scalar_needs, several_words
@@ -192,8 +192,8 @@ def test_scalar_files_without_a_finding_say_what_they_hold(rule: str, found: Fou
     assert scalar_needs(rule, "Record labels.", found) == said
 
 
-def reading(tensor: str, value: float, fires: bool, over: float) -> Reading:
-    return Reading(tensor, value, 7.0, fires, over, "kind")
+def reading(tensor: str, value: float, fires: bool, over: float) -> MetricReading:
+    return MetricReading(tensor, value, 7.0, fires, over, "kind")
 
 
 @pytest.mark.parametrize(
@@ -210,7 +210,7 @@ def reading(tensor: str, value: float, fires: bool, over: float) -> Reading:
     ],
 )  # fmt: skip
 def test_check_is_of_the_reading_furthest_over(
-    given: list[Reading], tensor: str, value: float | None, more: str
+    given: list[MetricReading], tensor: str, value: float | None, more: str
 ) -> None:
     check = checked(step_of([]), given, lambda each: (Fact(name="bad", value=str(each.tensor)),))
     assert check is not None

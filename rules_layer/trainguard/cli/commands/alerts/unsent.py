@@ -5,7 +5,7 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 from trainguard.aws.stepfunctions import StepFunctionsExecutions
-from trainguard.cli.output.rendering import Block, Cell, Column, Line, Shown, table
+from trainguard.cli.output.rendering import Block, Cell, Line, Shown, TerminalColumn, table
 from trainguard.cli.output.result import CommandResult
 from trainguard.cli.output.rows import iso
 from trainguard.cli.services.deployment import Deployment
@@ -118,10 +118,10 @@ def _state(entry: AlertEntry) -> Cell:
     return Cell(text, _STYLES.get(entry["state"], "yellow"))
 
 
-_CELLS: Mapping[Column, Callable[[AlertEntry], Shown]] = {
-    Column("job"): lambda each: each["job"],
-    Column("alert", drops=1): lambda each: f"{each['rule']} {each['kind']}",
-    Column("fired at", drops=2): lambda each: each["fired_at"],
-    Column("state"): _state,
-    Column("why", folds=True, drops=3): lambda each: each["why"] or "",
+_CELLS: Mapping[TerminalColumn, Callable[[AlertEntry], Shown]] = {
+    TerminalColumn("job"): lambda each: each["job"],
+    TerminalColumn("alert", drops=1): lambda each: f"{each['rule']} {each['kind']}",
+    TerminalColumn("fired at", drops=2): lambda each: each["fired_at"],
+    TerminalColumn("state"): _state,
+    TerminalColumn("why", folds=True, drops=3): lambda each: each["why"] or "",
 }

@@ -6,9 +6,9 @@ from typing import Any
 
 import msgspec
 
-from trainguard.cli.commands.analyze.outcome import FIELDS, FOREIGN, Outcome
+from trainguard.cli.commands.analyze.outcome import FIELDS, FOREIGN, Analysis
 from trainguard.cli.output.files import prepare
-from trainguard.cli.output.progress import Progress
+from trainguard.cli.output.progress import ProgressBar
 from trainguard.core.errors import (
     EmptyProfileError,
     NoProfileError,
@@ -57,8 +57,8 @@ def _split(setting: str) -> tuple[str, str]:
 
 
 def debugger_replay(
-    place: str, progress: Progress, *, out: Path | None, params: Path | None, defaults: Defaults
-) -> Outcome:
+    place: str, progress: ProgressBar, *, out: Path | None, params: Path | None, defaults: Defaults
+) -> Analysis:
     """Replay a profile; raises ParameterFileError, RuleConfigError for settings that cannot be used.
 
     NoProfileError is raised for a profile without system metrics, for which the original waits.
@@ -85,7 +85,7 @@ def debugger_replay(
         raise NoProfileError(source.place) from fault
     rows = sorted((_row(*each) for each in replayed.reports.items()), key=lambda row: row["times_fired"] == 0)
     unread = sum(amount for kind, amount in replayed.skipped.items() if kind != FOREIGN)
-    return Outcome(
+    return Analysis(
         place=source.place,
         rules=rows
         + [_said(rule, Status.ERROR, str(RuleFailedError(rule, why))) for rule, why in replayed.failed.items()],

@@ -6,8 +6,8 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from trainguard.cli.output.progress import Progress
-from trainguard.cli.output.rendering import Block, Column, Grid, Line, status_cell
+from trainguard.cli.output.progress import ProgressBar
+from trainguard.cli.output.rendering import Block, Grid, Line, TerminalColumn, status_cell
 from trainguard.cli.output.rows import has_verdict
 from trainguard.cli.services.names import unpriced
 from trainguard.cli.services.own_rules import rule_at
@@ -24,7 +24,7 @@ from trainguard.local.settings import BAD_JOB_FILES, GivenSettings, described_jo
 from trainguard.local.training import debugger_reports, digest_training
 from trainguard.planning.document import FinishForecast
 from trainguard.planning.text import said_finish
-from trainguard.report.document import Verdict
+from trainguard.report.document import Headline
 from trainguard.report.job.build import report_files, training_files
 from trainguard.report.job.coverage import CUT_FILES, UNREAD_PARTS
 from trainguard.rules.parameters import Defaults, parameters_of, read_parameter_file
@@ -34,7 +34,12 @@ FOREIGN = "files_of_other_kinds"
 
 NOTHING_EVALUATED = "No verdict: no rule could be evaluated."
 
-_COLUMNS = (Column("status"), Column("rule"), Column("severity"), Column("reason and advice", folds=True))
+_COLUMNS = (
+    TerminalColumn("status"),
+    TerminalColumn("rule"),
+    TerminalColumn("severity"),
+    TerminalColumn("reason and advice", folds=True),
+)
 _GAPS = "gaps"
 # On fewer columns the reasons would be cut to nothing.
 _NARROW = 72
@@ -51,7 +56,7 @@ _OF_FINDING = ("advice", "affected_share", "wasted_share", "cost")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Outcome:
+class Analysis:
     """An analysis of ``place``; ``rules`` have `FIELDS` and are most severe first, ``files`` are reports by name.
 
     ``unread`` are numbers by kind. ``healthy``: all that applies was judged and nothing has fired. ``fault`` says why
@@ -64,7 +69,7 @@ class Outcome:
     unread: Mapping[str, int] = field(default_factory=dict)
     healthy: bool = False
     fault: str | None = None
-    verdict: Verdict | None = None
+    verdict: Headline | None = None
     summary: str | None = None
     cost: str | None = None
     finish: FinishForecast | None = None
@@ -81,7 +86,7 @@ class Outcome:
 
 
 def document_of(
-    outcome: Outcome, *, reading: str = "documented", defaults: str = "documented", out: Path | None = None
+    outcome: Analysis, *, reading: str = "documented", defaults: str = "documented", out: Path | None = None
 ) -> dict[str, Any]:
     """Return the outcome for machines; ``out`` is the folder of the reports."""
     return {
@@ -109,7 +114,7 @@ def shown_path(path: str) -> str:
     return path.encode("utf-8", "replace").decode()
 
 
-def blocks_of(outcome: Outcome) -> list[Block]:
+def blocks_of(outcome: Analysis) -> list[Block]:
     """Return blocks of the rules' verdicts, unread files, and the job's cost."""
     verdict = outcome.verdict
     texts = [] if verdict is None else [verdict.health, verdict.change, verdict.cost]
@@ -155,7 +160,7 @@ def chosen_rules(
     return given, plan
 
 
-def documented(profile: Profile, given: GivenSettings, plan: RulePlan, progress: Progress | None) -> Outcome:
+def documented(profile: Profile, given: GivenSettings, plan: RulePlan, progress: ProgressBar | None) -> Analysis:
     """Evaluate a run; raises as `evaluated_profile` does."""
     job, job_notes = described_job(profile.source, given.job(profile.root.job))
     done = evaluated_profile(profile, job, plan, progress, timelines=False)
@@ -172,7 +177,7 @@ def documented(profile: Profile, given: GivenSettings, plan: RulePlan, progress:
     for stream in report.coverage:
         unread.update({name: amount for name, amount in stream.counters.items() if name not in _COUNTED})
     findings = {finding.rule: finding for finding in report.findings}
-    return Outcome(
+    return Analysis(
         place=profile.source.place,
         rules=[
             {name: getattr(findings.get(each.rule) if name in _OF_FINDING else each, name, None) for name in FIELDS}

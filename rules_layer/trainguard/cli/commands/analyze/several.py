@@ -4,10 +4,10 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
 
-from trainguard.cli.commands.analyze.outcome import NOTHING_EVALUATED, SCHEMA_VERSION, Outcome, document_of, shown_path
+from trainguard.cli.commands.analyze.outcome import NOTHING_EVALUATED, SCHEMA_VERSION, Analysis, document_of, shown_path
 from trainguard.cli.output.files import write_files
-from trainguard.cli.output.progress import Progress
-from trainguard.cli.output.rendering import Block, Column, Line, Shown, status_cell, table
+from trainguard.cli.output.progress import ProgressBar
+from trainguard.cli.output.rendering import Block, Line, Shown, TerminalColumn, status_cell, table
 from trainguard.cli.output.result import CommandResult
 from trainguard.core.errors import OutputError, TrainGuardError
 from trainguard.core.records import Status
@@ -18,10 +18,10 @@ from trainguard.local.runs import FoundRuns
 _READING = "documented"
 
 # A run's place as people read it, the folder of its reports, and its outcome.
-_Judged = tuple[str, Path | None, Outcome]
+_Judged = tuple[str, Path | None, Analysis]
 
 
-def _status(outcome: Outcome) -> Status:
+def _status(outcome: Analysis) -> Status:
     if outcome.fault is not None:
         return Status.ERROR
     if outcome.fired:
@@ -29,7 +29,7 @@ def _status(outcome: Outcome) -> Status:
     return Status.OK if outcome.evaluated else Status.NOT_APPLICABLE
 
 
-def _line(outcome: Outcome) -> str:
+def _line(outcome: Analysis) -> str:
     if outcome.fault is not None:
         return outcome.fault
     if not outcome.evaluated:
@@ -40,8 +40,8 @@ def _line(outcome: Outcome) -> str:
 def several_outcomes(
     source: str,
     found: FoundRuns,
-    judge: Callable[..., Outcome],
-    progress: Progress,
+    judge: Callable[..., Analysis],
+    progress: ProgressBar,
     out: Path | None,
     *,
     defaults: str,
@@ -83,16 +83,16 @@ def several_outcomes(
     )
 
 
-_CELLS: Mapping[Column, Callable[[_Judged], Shown]] = {
-    Column("status"): lambda each: status_cell(_status(each[2])),
-    Column("run"): lambda each: each[0],
-    Column("verdict", folds=True): lambda each: _line(each[2]),
-    Column("rules that fired"): lambda each: ", ".join(each[2].fired),
+_CELLS: Mapping[TerminalColumn, Callable[[_Judged], Shown]] = {
+    TerminalColumn("status"): lambda each: status_cell(_status(each[2])),
+    TerminalColumn("run"): lambda each: each[0],
+    TerminalColumn("verdict", folds=True): lambda each: _line(each[2]),
+    TerminalColumn("rules that fired"): lambda each: ", ".join(each[2].fired),
 }
 
 
 def _judged(
-    source: str, found: FoundRuns, judge: Callable[..., Outcome], progress: Progress, out: Path | None
+    source: str, found: FoundRuns, judge: Callable[..., Analysis], progress: ProgressBar, out: Path | None
 ) -> Iterator[_Judged]:
     shown = shown_places(source, found.runs)
     with progress.of_objects(len(found.runs), sum(each.size for each in found.runs)):
@@ -107,10 +107,10 @@ def _judged(
             except OutputError:
                 raise
             except TrainGuardError as fault:
-                yield place, None, Outcome(place=place, fault=f"Not read: {fault}")
+                yield place, None, Analysis(place=place, fault=f"Not read: {fault}")
             except Exception as fault:
                 # A reader that fails in a way nobody thought of costs its own run and no other.
-                yield place, None, Outcome(place=place, fault=f"Not read: {type(fault).__name__}: {fault}")
+                yield place, None, Analysis(place=place, fault=f"Not read: {type(fault).__name__}: {fault}")
             progress.applied(run.size, None)
 
 

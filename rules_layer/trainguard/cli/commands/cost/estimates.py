@@ -6,7 +6,7 @@ from pathlib import Path
 
 import msgspec
 
-from trainguard.cli.output.rendering import Block, Cell, Column, Facts, Grid, Line, Shown, heading
+from trainguard.cli.output.rendering import Block, Cell, Grid, Line, Shown, TerminalColumn, TerminalFacts, heading
 from trainguard.cli.output.rendering import table as table_of
 from trainguard.cli.output.result import CommandResult
 from trainguard.core.errors import PriceTableError
@@ -24,13 +24,20 @@ _SECTIONS = {
     "busy": "A month in which jobs run adds to that, however many",
     "profile": "The profile itself in S3, for each hour of the job",
 }
-_LINES: Mapping[Column, Callable[[CostLine], Shown]] = {
-    Column("service"): lambda line: line.service,
-    Column("what", folds=True): lambda line: line.what,
-    Column("how many", right=True): lambda line: f"{line.amount:,.0f}" if line.amount >= 100 else f"{line.amount:.3g}",
-    Column("cost", right=True): lambda line: money(line.cost),
+_LINES: Mapping[TerminalColumn, Callable[[CostLine], Shown]] = {
+    TerminalColumn("service"): lambda line: line.service,
+    TerminalColumn("what", folds=True): lambda line: line.what,
+    TerminalColumn("how many", right=True): lambda line: (
+        f"{line.amount:,.0f}" if line.amount >= 100 else f"{line.amount:.3g}"
+    ),
+    TerminalColumn("cost", right=True): lambda line: money(line.cost),
 }
-_PRICE_COLUMNS = (Column("unit"), Column("price", right=True), Column("as of"), Column("source", folds=True))
+_PRICE_COLUMNS = (
+    TerminalColumn("unit"),
+    TerminalColumn("price", right=True),
+    TerminalColumn("as of"),
+    TerminalColumn("source", folds=True),
+)
 
 
 def cost_result(workload: Workload, region: str, unit_prices: Path | None) -> CommandResult:
@@ -46,7 +53,7 @@ def cost_result(workload: Workload, region: str, unit_prices: Path | None) -> Co
     idle = f"{money(found.an_idle_month)}; beyond an unused free tier {money(found.an_idle_month_beyond_free)}"
     whole, own = found.with_profile, {"hour": found.an_hour, "job": found.the_job, "month": found.a_month}
     names = {"hour": "an hour of the job", "job": f"the job, {workload.hours:g} h", "month": "a month of such jobs"}
-    facts = Facts(
+    facts = TerminalFacts(
         [
             *(
                 (name, Cell(f"{money(whole[span])}, {money(own[span])} without the profile", "bold"))

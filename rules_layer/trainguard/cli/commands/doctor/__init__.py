@@ -22,7 +22,7 @@ def doctor(
     Examples: `trainguard doctor`, `trainguard doctor --job my-job`, `trainguard doctor --region eu-west-1 --json`
     """
     from trainguard.cli.doctor.diagnosis import diagnose, printed, refuse_name, unfound
-    from trainguard.cli.doctor.site import Level, Site
+    from trainguard.cli.doctor.site import CheckLevel, Site
     from trainguard.cli.output.result import FIRED, RAN, REFUSED
     from trainguard.cli.services.deployment import find_deployment
     from trainguard.core.errors import TrainGuardError
@@ -37,4 +37,4 @@ def doctor(
     site = Site(deployment, now=time.time(), profile=where.profile, bucket=bucket)
     about |= {"region": deployment.region, "account": deployment.account}
     found = printed(diagnose(site, job), {**about, "examined": True}, as_json=as_json)
-    return FIRED if any(result.level is Level.FAIL for result in found) else RAN
+    return FIRED if any(result.level is CheckLevel.FAIL for result in found) else RAN

@@ -8,10 +8,10 @@ from trainguard.cli.commands.explain.explanation import Explanation, Patience
 from trainguard.cli.output.rendering import (
     Block,
     Cell,
-    Column,
-    Facts,
     Line,
     Shown,
+    TerminalColumn,
+    TerminalFacts,
     heading,
     severity_cell,
     status_cell,
@@ -36,7 +36,7 @@ def explanation_blocks(why: Explanation, *, now: float) -> list[Block]:
     on = f", node {unit_title(row.node)}" if row.node is not None else ""
     fires_when = "" if why.fires_when.startswith("never") else f"It fires when {why.fires_when}."
     texts = (_sentence(row.finding.reason), fires_when, _held_back(row.rule, known.policy.alerts))
-    blocks: list[Block] = [heading(f"{row.rule} on {why.job}{on}"), Facts(_facts(why, now)), heading("Why")]
+    blocks: list[Block] = [heading(f"{row.rule} on {why.job}{on}"), TerminalFacts(_facts(why, now)), heading("Why")]
     blocks += [Line(text, indent=2) for text in texts if text]
     if row.finding.facts:
         blocks += [heading("Facts"), table(row.finding.facts, _FACTS)]
@@ -54,26 +54,28 @@ def explanation_blocks(why: Explanation, *, now: float) -> list[Block]:
     return [*blocks, heading("Parameters"), table(why.parameters, _PARAMETERS)]
 
 
-_FACTS: Mapping[Column, Callable[[Fact], Shown]] = {
-    Column("fact"): lambda fact: fact.name,
-    Column("value", right=True): lambda fact: shown_value(fact.value, fact.unit),
-    Column("threshold", right=True, drops=3): lambda fact: (
+_FACTS: Mapping[TerminalColumn, Callable[[Fact], Shown]] = {
+    TerminalColumn("fact"): lambda fact: fact.name,
+    TerminalColumn("value", right=True): lambda fact: shown_value(fact.value, fact.unit),
+    TerminalColumn("threshold", right=True, drops=3): lambda fact: (
         "" if fact.threshold is None else shown_value(fact.threshold, fact.unit)
     ),
-    Column("series", drops=1): lambda fact: fact.series or "",
-    Column("where", folds=True, drops=4): lambda fact: "/".join(each for each in (fact.node, fact.device) if each),
-    Column("when", folds=True, drops=2): shown_times,
+    TerminalColumn("series", drops=1): lambda fact: fact.series or "",
+    TerminalColumn("where", folds=True, drops=4): lambda fact: "/".join(
+        each for each in (fact.node, fact.device) if each
+    ),
+    TerminalColumn("when", folds=True, drops=2): shown_times,
 }
 
-_PARAMETERS: Mapping[Column, Callable[[EffectiveParameter], Shown]] = {
-    Column("parameter"): lambda each: Cell(each.name, _style(each)),
-    Column("value", right=True): lambda each: Cell(value_text(each.value), _style(each)),
-    Column("default", right=True): lambda each: (
+_PARAMETERS: Mapping[TerminalColumn, Callable[[EffectiveParameter], Shown]] = {
+    TerminalColumn("parameter"): lambda each: Cell(each.name, _style(each)),
+    TerminalColumn("value", right=True): lambda each: Cell(value_text(each.value), _style(each)),
+    TerminalColumn("default", right=True): lambda each: (
         value_text(each.default) if each.default is not None or each.meaning else ""
     ),
-    Column("from"): lambda each: Cell(each.source, _style(each)),
-    Column("unit", folds=True, drops=2): lambda each: each.unit,
-    Column("meaning", folds=True, drops=1): lambda each: each.meaning,
+    TerminalColumn("from"): lambda each: Cell(each.source, _style(each)),
+    TerminalColumn("unit", folds=True, drops=2): lambda each: each.unit,
+    TerminalColumn("meaning", folds=True, drops=1): lambda each: each.meaning,
 }
 
 
@@ -160,14 +162,14 @@ def _fire_done(of_job: RuleRow, now: float) -> list[str]:
 def _nodes(nodes: Sequence[RuleRow], now: float) -> list[Block]:
     counts = Counter(node.status.value for node in nodes)
     by_status = ", ".join(f"{amount} {status}" for status, amount in counts.items())
-    cells: Mapping[Column, Callable[[RuleRow], Shown]] = {
-        Column("node"): lambda row: unit_title(str(row.node)),
-        Column("status"): lambda row: status_cell(row.status),
-        Column("measured", right=True): lambda row: with_unit(row.finding.measured, measured_as(row)[1]),
-        Column("threshold", right=True): lambda row: with_unit(row.finding.threshold, measured_as(row)[1]),
-        Column("patience", right=True, drops=2): lambda row: row.patience or "",
-        Column("worst", folds=True): lambda row: row.worst or "",
-        Column("fired", folds=True, drops=1): lambda row: (
+    cells: Mapping[TerminalColumn, Callable[[RuleRow], Shown]] = {
+        TerminalColumn("node"): lambda row: unit_title(str(row.node)),
+        TerminalColumn("status"): lambda row: status_cell(row.status),
+        TerminalColumn("measured", right=True): lambda row: with_unit(row.finding.measured, measured_as(row)[1]),
+        TerminalColumn("threshold", right=True): lambda row: with_unit(row.finding.threshold, measured_as(row)[1]),
+        TerminalColumn("patience", right=True, drops=2): lambda row: row.patience or "",
+        TerminalColumn("worst", folds=True): lambda row: row.worst or "",
+        TerminalColumn("fired", folds=True, drops=1): lambda row: (
             f"{row.times_fired} x, last {time_text(row.fired_at, now)}" if row.times_fired else ""
         ),
     }

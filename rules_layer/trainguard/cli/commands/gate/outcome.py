@@ -9,7 +9,7 @@ import typer
 from msgspec.structs import replace
 
 from trainguard.cli.output.files import write_files
-from trainguard.cli.output.rendering import Block, Cell, Column, Line, heading, table
+from trainguard.cli.output.rendering import Block, Cell, Line, TerminalColumn, heading, table
 from trainguard.cli.output.result import FIRED, NO_VERDICT, RAN, CommandResult
 from trainguard.core.errors import RequestError
 from trainguard.gate import text
@@ -97,19 +97,21 @@ def _blocks(verdict: GateVerdict) -> Iterator[Block]:
         yield table(
             verdict.metrics,
             {
-                Column("verdict"): lambda each: Cell(each.verdict.value, _STYLES[each.verdict]),
-                Column("metric"): lambda each: NAMES[each.metric],
-                Column("change", right=True): lambda each: "" if each.change is None else change_of(each, each.change),
-                Column("interval", right=True): lambda each: " to ".join(
+                TerminalColumn("verdict"): lambda each: Cell(each.verdict.value, _STYLES[each.verdict]),
+                TerminalColumn("metric"): lambda each: NAMES[each.metric],
+                TerminalColumn("change", right=True): lambda each: (
+                    "" if each.change is None else change_of(each, each.change)
+                ),
+                TerminalColumn("interval", right=True): lambda each: " to ".join(
                     change_of(each, end) for end in each.interval or ()
                 ),
-                Column("noise", right=True, drops=1): lambda each: (
+                TerminalColumn("noise", right=True, drops=1): lambda each: (
                     "" if each.noise_between is None else f"{100.0 * each.noise_between:.2f} %"
                 ),
-                Column("runs needed", right=True): lambda each: (
+                TerminalColumn("runs needed", right=True): lambda each: (
                     "-" if each.runs_needed is None else f"{each.runs_needed:,}"
                 ),
-                Column("scalar", drops=2): lambda each: shown_name(each.name, _LONGEST_NAME),
+                TerminalColumn("scalar", drops=2): lambda each: shown_name(each.name, _LONGEST_NAME),
             },
         )
     if verdict.cause is not None:
@@ -118,8 +120,8 @@ def _blocks(verdict: GateVerdict) -> Iterator[Block]:
         yield table(
             verdict.operators,
             {
-                Column("operator or kernel", folds=True): lambda each: shown_name(each.name, _LONGEST_NAME),
-                Column("change"): lambda each: each.change.replace("_", " "),
-                Column("of a step", right=True): lambda each: f"{each.delta_ms:+.3f} ms",
+                TerminalColumn("operator or kernel", folds=True): lambda each: shown_name(each.name, _LONGEST_NAME),
+                TerminalColumn("change"): lambda each: each.change.replace("_", " "),
+                TerminalColumn("of a step", right=True): lambda each: f"{each.delta_ms:+.3f} ms",
             },
         )

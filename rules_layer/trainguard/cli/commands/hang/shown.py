@@ -2,7 +2,7 @@
 
 from collections.abc import Iterator
 
-from trainguard.cli.output.rendering import Block, Column, Facts, Line, heading, table
+from trainguard.cli.output.rendering import Block, Line, TerminalColumn, TerminalFacts, heading, table
 from trainguard.cli.output.result import CommandResult
 from trainguard.hangs.text import said_ranks
 from trainguard.hangs.verdict import HangVerdict
@@ -32,15 +32,15 @@ def _blocks(place: str, verdict: HangVerdict) -> Iterator[Block]:
         ("at", verdict.waiting_line),
         ("without a dump", said_ranks(verdict.without_dump) if verdict.without_dump else ""),
     ]
-    yield Facts([(label, text) for label, text in facts if text])
+    yield TerminalFacts([(label, text) for label, text in facts if text])
     columns = {
-        Column("rank", right=True): lambda each: str(each.rank),
-        Column("is"): lambda each: each.kind.replace("_", " "),
-        Column("in", folds=True): lambda each: (
+        TerminalColumn("rank", right=True): lambda each: str(each.rank),
+        TerminalColumn("is"): lambda each: each.kind.replace("_", " "),
+        TerminalColumn("in", folds=True): lambda each: (
             f"{each.operation} {each.sequence} of {each.group}" if each.operation else ""
         ),
-        Column("line", folds=True): lambda each: each.line,
-        Column("ranks that wait", right=True, drops=1): lambda each: f"{each.waiting:,}",
+        TerminalColumn("line", folds=True): lambda each: each.line,
+        TerminalColumn("ranks that wait", right=True, drops=1): lambda each: f"{each.waiting:,}",
     }
     if verdict.details:
         yield table(verdict.details[:_MOST_SHOWN], columns)

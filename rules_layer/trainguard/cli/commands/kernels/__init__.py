@@ -70,13 +70,15 @@ def kernels(
                 raise typer.BadParameter(f"{word!r} is none of {', '.join(words)}", param_hint=named)
         from trainguard.cli.commands.kernels.listed import listed
         from trainguard.cli.services.names import rule_named
-        from trainguard.kernels.listing import Wanted
+        from trainguard.kernels.listing import ListingRequest
         from trainguard.rules.family_rules import bare
 
         if finding:
             finding = rule_named(f"kernels/{bare(finding)}")
         after = None if since is None else time.time() - since
-        return listed(source, Wanted(name=name, since=after, status=status, framework=framework, finding=finding))
+        return listed(
+            source, ListingRequest(name=name, since=after, status=status, framework=framework, finding=finding)
+        )
     chosen = {"--name": name, "--since": since, "--status": status, "--made-with": framework, "--finding": finding}
     refuse("a trace that is judged: they go with --list", chosen)
     from trainguard.cli.commands.kernels.judged import judged

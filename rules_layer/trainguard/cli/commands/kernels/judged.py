@@ -5,10 +5,21 @@ from pathlib import Path
 
 from msgspec.structs import replace
 
-from trainguard.cli.output.rendering import Block, Column, Facts, Grid, Item, Line, Shown, heading, severity_cell, table
+from trainguard.cli.output.rendering import (
+    Block,
+    Grid,
+    Item,
+    Line,
+    Shown,
+    TerminalColumn,
+    TerminalFacts,
+    heading,
+    severity_cell,
+    table,
+)
 from trainguard.cli.output.result import CommandResult
 from trainguard.core.units import counted
-from trainguard.kernels.changes import ChangedEntry, Comparison, RankComparison
+from trainguard.kernels.changes import ChangedEntry, KernelComparison, RankComparison
 from trainguard.kernels.comparison.text import CHANGES, PARTS, causes, comparable, headline, signed
 from trainguard.kernels.costs import short_shapes
 from trainguard.kernels.device_entries import ArithmeticEntry, FamilyEntry
@@ -16,7 +27,7 @@ from trainguard.kernels.document import AcrossRanks, KernelProfiles, RankProfile
 from trainguard.kernels.entries import CriticalPathEntry, KernelEntry, KernelFinding
 from trainguard.kernels.memory.entries import GpuMemory, SnapshotProfile
 from trainguard.kernels.memory.frames import own_frame
-from trainguard.kernels.overview import verdict_of
+from trainguard.kernels.overview import summary_of
 from trainguard.kernels.rollups.phases import PHASES
 from trainguard.kernels.rollups.rollup import with_model_flops
 from trainguard.kernels.rules.allocator import UNKNOWN_PLACE, said_size
@@ -57,16 +68,16 @@ def _memory_blocks(memory: Sequence[GpuMemory]) -> Iterator[Block]:
         for change in each.notable_estimates:
             basis = f"estimated from {said_size(change.acts_on)} that it acts on"
             facts.append((_CHANGES[change.change], f"at most {said_size(change.saves_at_most)} less, {basis}"))
-        yield Facts(facts)
+        yield TerminalFacts(facts)
         if each.unknown:
             yield Line(each.unknown)
         if each.holders:
             at = "when an allocation failed" if each.moment == "failure" else "at the peak"
             columns = {
-                Column(f"holds most {at}", folds=True): lambda held: own_frame(held.where) or UNKNOWN_PLACE,
-                Column("kind"): lambda held: held.kind.replace("_", " "),
-                Column("size", right=True): lambda held: said_size(held.bytes),
-                Column("blocks", right=True, drops=1): lambda held: f"{held.blocks:,}",
+                TerminalColumn(f"holds most {at}", folds=True): lambda held: own_frame(held.where) or UNKNOWN_PLACE,
+                TerminalColumn("kind"): lambda held: held.kind.replace("_", " "),
+                TerminalColumn("size", right=True): lambda held: said_size(held.bytes),
+                TerminalColumn("blocks", right=True, drops=1): lambda held: f"{held.blocks:,}",
             }
             yield table(each.holders, columns)
 
@@ -89,7 +100,7 @@ def _parts(memory: GpuMemory) -> Iterator[tuple[str, str]]:
         yield "free at the end", f"{said_size(parts.free)}, {largest}, {said_size(parts.inactive_split)} beside others"
 
 
-def _comparison_blocks(comparison: Comparison) -> Iterator[Block]:
+def _comparison_blocks(comparison: KernelComparison) -> Iterator[Block]:
     yield from (Line(note) for note in comparison.notes)
     ranks = sorted(comparison.ranks, key=lambda rank: -abs(rank.worsened))
     for rank in ranks[:_SHOWN_RANKS]:
@@ -103,12 +114,18 @@ def _compared(rank: RankComparison) -> Iterator[Block]:
     yield from (Line(text) for text in (comparable(rank.comparable), headline(rank), *causes(rank)))
     if rank.step is not None:
         parts = sorted(rank.step.parts.items(), key=lambda part: -abs(part[1]))
-        yield Facts([(PARTS[name], signed(part)) for name, part in parts if part])
+        yield TerminalFacts([(PARTS[name], signed(part)) for name, part in parts if part])
     for title, entries in (("kernel", rank.kernels), ("operator", rank.operators)):
         changed = [each for each in entries if each.change != "same"][:_SHOWN]
         whole = "of a step" if rank.per == "step" else "of this work"
-        of_step = [] if rank.step is None else [Column(whole, right=True)]
-        columns = (Column(title, folds=True), Column("change"), Column("a run"), *of_step, Column("runs"))
+        of_step = [] if rank.step is None else [TerminalColumn(whole, right=True)]
+        columns = (
+            TerminalColumn(title, folds=True),
+            TerminalColumn("change"),
+            TerminalColumn("a run"),
+            *of_step,
+            TerminalColumn("runs"),
+        )
         if changed:
             yield Grid(columns, [_row(each) for each in changed])
 
@@ -125,12 +142,12 @@ def _across(across: AcrossRanks) -> Iterator[Block]:
     yield heading(f"{len(across.lines)} traces compared")
     yield from map(_item, across.findings)
     cells = {
-        Column("rank"): lambda line: line.trace if line.rank is None else str(line.rank),
-        Column("step", right=True): lambda line: _ms(line.step_ns),
-        Column("computes", right=True): lambda line: _ms(line.compute_ns),
-        Column("communicates", right=True): lambda line: _ms(line.communication_ns),
-        Column("waits", right=True): lambda line: "-" if line.wait_ns is None else _ms(line.wait_ns),
-        Column("last in", right=True, drops=1): lambda line: f"{line.last_steps} of {across.compared_steps}",
+        TerminalColumn("rank"): lambda line: line.trace if line.rank is None else str(line.rank),
+        TerminalColumn("step", right=True): lambda line: _ms(line.step_ns),
+        TerminalColumn("computes", right=True): lambda line: _ms(line.compute_ns),
+        TerminalColumn("communicates", right=True): lambda line: _ms(line.communication_ns),
+        TerminalColumn("waits", right=True): lambda line: "-" if line.wait_ns is None else _ms(line.wait_ns),
+        TerminalColumn("last in", right=True, drops=1): lambda line: f"{line.last_steps} of {across.compared_steps}",
     }
     yield table(sorted(across.lines, key=lambda line: (-line.last_steps, line.rank or 0))[:_SHOWN], cells)
     yield from (Line(note) for note in across.notes)
@@ -192,7 +209,7 @@ def _overview(document: KernelProfiles) -> Iterator[Block]:
         for rule, entries in by_rule(profiles, document.across).items()
         if rule != TraceQuality.name
     ]
-    verdict = verdict_of(document, fired)
+    verdict = summary_of(document, fired)
     yield Line(f"{verdict.word}. {' '.join(verdict.sentences)}")
     if document.comparison is not None:
         yield from _comparison_blocks(document.comparison)
@@ -227,7 +244,7 @@ def _blocks(rank: RankProfile) -> Iterator[Block]:
     delay, precise = rank.launch_delay_ns, sum(rank.precision.values())
     precisions = (f"{name} {100 * part / precise:.0f} %" for name, part in rank.precision.items() if precise)
     yield _title(rank)
-    yield Facts(
+    yield TerminalFacts(
         [
             ("window", f"{_ms(rank.window_ns)}, {counted(len(rank.steps), 'step')}"),
             ("GPU busy", ("at least " if rank.quality.work_lost else "") + _part(rank, rank.busy_ns)),
@@ -268,10 +285,10 @@ def _families(rank: RankProfile) -> Grid:
 
     rows = sorted(((name, ns(name, *phases)) for name in names), key=lambda row: -row[1])
     columns = (
-        Column("family"),
-        *(Column("other" if phase == "unknown" else phase, right=True, drops=1) for phase in shown),
-        Column("total", right=True),
-        Column("share", right=True),
+        TerminalColumn("family"),
+        *(TerminalColumn("other" if phase == "unknown" else phase, right=True, drops=1) for phase in shown),
+        TerminalColumn("total", right=True),
+        TerminalColumn("share", right=True),
     )
     return Grid(
         columns,
@@ -286,13 +303,13 @@ def _family(entry: FamilyEntry) -> str:
     return entry.collective.replace("_", "-") or entry.family
 
 
-_KERNELS: Mapping[Column, Callable[[KernelEntry], Shown]] = {
-    Column("kernel", folds=True): lambda each: shown_name(each.name, _LONGEST_NAME),
-    Column("runs", right=True): lambda each: f"{each.count:,}",
-    Column("total", right=True): lambda each: _ms(each.total_ns),
-    Column("mean", right=True, drops=2): lambda each: _us(each.mean_ns),
-    Column("p99", right=True, drops=3): lambda each: _us(each.p99_ns),
-    Column("precision", drops=1): lambda each: each.precision + (", tensor cores" if each.tensor_core else ""),
+_KERNELS: Mapping[TerminalColumn, Callable[[KernelEntry], Shown]] = {
+    TerminalColumn("kernel", folds=True): lambda each: shown_name(each.name, _LONGEST_NAME),
+    TerminalColumn("runs", right=True): lambda each: f"{each.count:,}",
+    TerminalColumn("total", right=True): lambda each: _ms(each.total_ns),
+    TerminalColumn("mean", right=True, drops=2): lambda each: _us(each.mean_ns),
+    TerminalColumn("p99", right=True, drops=3): lambda each: _us(each.p99_ns),
+    TerminalColumn("precision", drops=1): lambda each: each.precision + (", tensor cores" if each.tensor_core else ""),
 }
 
 

@@ -2,16 +2,16 @@
 
 from collections.abc import Callable, Mapping
 
-from trainguard.cli.output.rendering import Block, Column, Line, Shown, heading, severity_cell, table
+from trainguard.cli.output.rendering import Block, Line, Shown, TerminalColumn, heading, severity_cell, table
 from trainguard.cli.output.result import CommandResult
-from trainguard.kernels.listing import ListedProfile, Wanted
+from trainguard.kernels.listing import ListedProfile, ListingRequest
 from trainguard.local.traces import list_kernels
 
 _SHOWN_PROFILES = 50
 _MINUTE = len("2026-11-23T15:04")
 
 
-def listed(source: str, wanted: Wanted) -> CommandResult:
+def listed(source: str, wanted: ListingRequest) -> CommandResult:
     found = list_kernels(source, wanted)
     chosen = len(found.profiles) + found.left_out
     of = "" if chosen == found.found else f" of {found.found:,}"
@@ -26,17 +26,17 @@ def listed(source: str, wanted: Wanted) -> CommandResult:
     return CommandResult(document=found, blocks=blocks, notes=notes, fired=fired)
 
 
-_PROFILES: Mapping[Column, Callable[[ListedProfile], Shown]] = {
-    Column("profile", folds=True): lambda each: (
+_PROFILES: Mapping[TerminalColumn, Callable[[ListedProfile], Shown]] = {
+    TerminalColumn("profile", folds=True): lambda each: (
         each.name if each.place in (".", each.name) else f"{each.place}: {each.name}"
     ),
-    Column("time"): lambda each: (each.recorded_at or each.changed_at or "-")[:_MINUTE].replace("T", " "),
-    Column("status"): lambda each: each.status,
-    Column("framework", drops=2): lambda each: each.framework,
-    Column("traces", right=True, drops=1): lambda each: f"{each.traces:,}",
-    Column("busy", right=True, drops=3): lambda each: (
+    TerminalColumn("time"): lambda each: (each.recorded_at or each.changed_at or "-")[:_MINUTE].replace("T", " "),
+    TerminalColumn("status"): lambda each: each.status,
+    TerminalColumn("framework", drops=2): lambda each: each.framework,
+    TerminalColumn("traces", right=True, drops=1): lambda each: f"{each.traces:,}",
+    TerminalColumn("busy", right=True, drops=3): lambda each: (
         "-" if each.busy_share is None else f"{100 * each.busy_share:.0f} %"
     ),
-    Column("severity"): lambda each: "-" if each.severity is None else severity_cell(each.severity),
-    Column("findings", folds=True): lambda each: ", ".join(each.findings) or "-",
+    TerminalColumn("severity"): lambda each: "-" if each.severity is None else severity_cell(each.severity),
+    TerminalColumn("findings", folds=True): lambda each: ", ".join(each.findings) or "-",
 }

@@ -66,7 +66,7 @@ def mcp(
         raise MissingLibraryError("trainguard mcp", "'trainguard[mcp]'") from missing
     from functools import partial
 
-    from trainguard.cli.commands.mcp.session import Places, Session
+    from trainguard.cli.commands.mcp.session import McpSession, Places
     from trainguard.cli.commands.mcp.tools import READING
     from trainguard.cli.services.readings import read
     from trainguard.core.errors import RequestError
@@ -76,7 +76,7 @@ def mcp(
         raise RequestError(f"--root {str(root)!r} is no folder", "Name the folder that runs lie in.")
     settings = given_settings(params, prices, instance_type)
     places = Places(root.resolve(), tuple(source or ()))
-    session = Session(places, partial(read, where=where, settings=settings, timelines=True))
+    session = McpSession(places, partial(read, where=where, settings=settings, timelines=True))
     tools = list(READING)
     if allow_brake or allow_stop:
         from trainguard.cli.commands.mcp.acting import acting_tools

@@ -12,7 +12,7 @@ import msgspec
 
 from trainguard.aws.sagemaker import SageMakerTrainingJobs
 from trainguard.aws.stepfunctions import StepFunctionsExecutions
-from trainguard.cli.commands.mcp.session import Session
+from trainguard.cli.commands.mcp.session import McpSession
 from trainguard.cli.commands.mcp.tools import Tool
 from trainguard.cli.options import Where
 from trainguard.cli.services.brakes import brake_store, caller, put_brake
@@ -37,7 +37,7 @@ def acting_tools(where: Where, *, brakes: bool, stops: bool) -> Sequence[Tool]:
     """Return the tools that the operator has switched on."""
 
     def brake(
-        session: Session, *, job: Job, what: Literal["alerts", "evaluation", "stops"], hours: Hours, why: Why
+        session: McpSession, *, job: Job, what: Literal["alerts", "evaluation", "stops"], hours: Hours, why: Why
     ) -> Answer:
         """Hold alerts, evaluation or stops of one job back for some hours; people can release it."""
         del session
@@ -52,7 +52,7 @@ def acting_tools(where: Where, *, brakes: bool, stops: bool) -> Sequence[Tool]:
         held, _ = put_brake(brake_store(deployment), make, now)
         return {"job": foreign(job), "brake": held.id, "holds_back": what, "hours": hours}
 
-    def stop(session: Session, *, job: Job) -> Answer:
+    def stop(session: McpSession, *, job: Job) -> Answer:
         """Ask the stack to decide on a stop of a job whose finding goes on; it refuses what no owner has allowed."""
         del session
         deployment = connect(where)

@@ -37,9 +37,9 @@ from mcp.types import (
 from mcp.types import Tool as ListedTool
 
 from trainguard import __version__
-from trainguard.cli.commands.mcp.session import Session
+from trainguard.cli.commands.mcp.session import McpSession
 from trainguard.cli.commands.mcp.tools import MOST_BYTES, Tool, fault_answer
-from trainguard.cli.services.readings import Reading
+from trainguard.cli.services.readings import SourceReading
 from trainguard.core.errors import RequestError, TrainGuardError
 from trainguard.report.agents.answers import explained, ledger_of
 from trainguard.report.agents.verdict import AgentVerdict, agent_verdict_schema
@@ -62,7 +62,7 @@ _LOCAL = "localhost"
 _log = logging.getLogger(__name__)
 
 
-def make_server(session: Session, tools: Sequence[Tool]) -> "Server[Any]":
+def make_server(session: McpSession, tools: Sequence[Tool]) -> "Server[Any]":
     """Return the server; every call runs in a thread, so that a long reading blocks no other."""
     named = {each.name: each for each in tools}
 
@@ -101,7 +101,7 @@ def _listed(tool: Tool) -> ListedTool:
     )
 
 
-def _called(session: Session, tool: Tool | None, arguments: Mapping[str, Any]) -> CallToolResult:
+def _called(session: McpSession, tool: Tool | None, arguments: Mapping[str, Any]) -> CallToolResult:
     try:
         if tool is None:
             raise RequestError("there is no tool of this name", "List the tools.")
@@ -122,11 +122,11 @@ def _text(document: bytes) -> TextContent:
     return TextContent(type="text", text=document.decode())
 
 
-def _identity(reading: Reading) -> str:
+def _identity(reading: SourceReading) -> str:
     return hashlib.sha256(reading.source.encode("utf-8", "surrogatepass")).hexdigest()[:16]
 
 
-def _resources(reading: Reading) -> Sequence[Resource]:
+def _resources(reading: SourceReading) -> Sequence[Resource]:
     """Return a report for agents, and the page for people; their names hold nothing foreign."""
     name = _identity(reading)
     return [
@@ -141,7 +141,7 @@ def _resources(reading: Reading) -> Sequence[Resource]:
     ]
 
 
-def _read(session: Session, uri: str) -> ReadResourceResult:
+def _read(session: McpSession, uri: str) -> ReadResourceResult:
     for each in session.readings:
         if not isinstance(each.what, Report):
             continue

@@ -15,7 +15,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from threading import Lock
 
-from trainguard.cli.services.readings import Reading
+from trainguard.cli.services.readings import SourceReading
 from trainguard.core.errors import RequestError
 from trainguard.core.layout import S3
 from trainguard.engine.jobs.replay_names import JOB_NAME, replayed_job
@@ -116,18 +116,18 @@ def _begins(source: str, allowed: str) -> bool:
     return source == allowed or source.startswith(allowed if allowed.endswith("/") else (f"{allowed}/", f"{allowed}#"))
 
 
-class Session:
+class McpSession:
     """Readings by place and version; ``read`` reads a place, one at a time."""
 
-    def __init__(self, places: Places, read: Callable[[str], Reading], *, patience_s: float = PATIENCE_S) -> None:
+    def __init__(self, places: Places, read: Callable[[str], SourceReading], *, patience_s: float = PATIENCE_S) -> None:
         self.places = places
         self._read = read
         self._patience_s = patience_s
-        self._kept: OrderedDict[tuple[str, str], Future[Reading]] = OrderedDict()
+        self._kept: OrderedDict[tuple[str, str], Future[SourceReading]] = OrderedDict()
         self._lock = Lock()
         self._reader = ThreadPoolExecutor(1, "trainguard-mcp")
 
-    def reading(self, source: str) -> Reading:
+    def reading(self, source: str) -> SourceReading:
         """Return what was read at a source; raises RequestError where it may not be, or is still being read."""
         place, version = self.places.find(source)
         try:
@@ -135,7 +135,7 @@ class Session:
         except StillReading:
             raise RequestError(f"{source!r} is still being read", "Call again in a minute.") from None
 
-    def _begun(self, place: str, version: str) -> Future[Reading]:
+    def _begun(self, place: str, version: str) -> Future[SourceReading]:
         key = (place, version or str(int(time.time() // FRESH_S)))
         with self._lock:
             found = self._kept.pop(key, None)
@@ -147,7 +147,7 @@ class Session:
             return found
 
     @property
-    def readings(self) -> list[Reading]:
+    def readings(self) -> list[SourceReading]:
         """Return what has been read, the newest last."""
         with self._lock:
             done = [each for each in self._kept.values() if each.done() and not each.cancelled()]

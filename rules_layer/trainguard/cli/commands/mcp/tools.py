@@ -9,8 +9,8 @@ from typing import Annotated, Any, get_type_hints
 
 import msgspec
 
-from trainguard.cli.commands.mcp.session import Session
-from trainguard.cli.services.readings import Reading
+from trainguard.cli.commands.mcp.session import McpSession
+from trainguard.cli.services.readings import SourceReading
 from trainguard.core.errors import RequestError, SeveralRunsError, TrainGuardError
 from trainguard.hangs.verdict import HangVerdict
 from trainguard.kernels.comparison.compare import compared as compared_kernels
@@ -49,12 +49,12 @@ Rule = Annotated[str, msgspec.Meta(max_length=64, description="A rule's name or 
 Function = Callable[..., Answer | AgentVerdict]
 
 
-def verdict(session: Session, *, source: Source) -> AgentVerdict:
+def verdict(session: McpSession, *, source: Source) -> AgentVerdict:
     """Say what is wrong with a job and the one change to make first, in a kilobyte. Call this first."""
     return session.reading(source).verdict
 
 
-def explain(session: Session, *, source: Source, rule: Rule = "") -> Answer:
+def explain(session: McpSession, *, source: Source, rule: Rule = "") -> Answer:
     """Give the facts of the first findings: numbers, thresholds, places, times, and what each asks to change."""
     reading = session.reading(source)
     match reading.what:
@@ -69,7 +69,7 @@ def explain(session: Session, *, source: Source, rule: Rule = "") -> Answer:
 
 
 def ledger(
-    session: Session,
+    session: McpSession,
     *,
     source: Source,
     node: Annotated[int, msgspec.Meta(ge=-1, description="A node by its number from 0; -1 is the whole job.")] = -1,
@@ -78,7 +78,7 @@ def ledger(
     return ledger_of(_report(session.reading(source)), None if node < 0 else node)
 
 
-def compare(session: Session, *, source: Source, other: Source) -> Answer:
+def compare(session: McpSession, *, source: Source, other: Source) -> Answer:
     """Say what is other in another run: cost, duration, ledger, steps, losses, findings; of traces, kernels."""
     here, there = session.reading(source), session.reading(other)
     if isinstance(here.what, KernelProfiles) and isinstance(there.what, KernelProfiles):
@@ -88,7 +88,7 @@ def compare(session: Session, *, source: Source, other: Source) -> Answer:
 
 
 def series(
-    session: Session,
+    session: McpSession,
     *,
     source: Source,
     quantity: Quantity = "gpu_utilization",
@@ -99,7 +99,7 @@ def series(
     return series_answer(_report(session.reading(source)), quantity, points=points, first=first)
 
 
-def kernels(session: Session, *, source: Source) -> Answer:
+def kernels(session: McpSession, *, source: Source) -> Answer:
     """Give the findings on kernel traces, what each can save, and the kernels with most time."""
     reading = session.reading(source)
     if isinstance(reading.what, KernelProfiles):
@@ -110,7 +110,7 @@ def kernels(session: Session, *, source: Source) -> Answer:
     return found
 
 
-def what_if(session: Session, *, source: Source) -> Answer:
+def what_if(session: McpSession, *, source: Source) -> Answer:
     """List the changes that findings ask for, with the share of paid time, money or step that each can save."""
     reading = session.reading(source)
     if isinstance(reading.what, StragglerVerdict):
@@ -118,13 +118,13 @@ def what_if(session: Session, *, source: Source) -> Answer:
     return kernels_answer(reading.what) if isinstance(reading.what, KernelProfiles) else what_ifs(_report(reading))
 
 
-def rules(session: Session, *, rule: Rule = "") -> Answer:
+def rules(session: McpSession, *, rule: Rule = "") -> Answer:
     """Say what rules there are; with a name, what makes it fire and which changes it can ask for."""
     del session
     return rules_answer(rule)
 
 
-def _report(reading: Reading) -> Report:
+def _report(reading: SourceReading) -> Report:
     if not isinstance(reading.what, Report):
         raise RequestError(f"{reading.source!r} is no run with a report", "verdict and explain say what it holds.")
     return reading.what
@@ -162,7 +162,7 @@ class Tool:
         _, found = msgspec.json.schema_components([self.arguments])
         return {name: each for name, each in found[self.name].items() if name != "title"}
 
-    def call(self, session: Session, arguments: Mapping[str, Any]) -> Answer | AgentVerdict:
+    def call(self, session: McpSession, arguments: Mapping[str, Any]) -> Answer | AgentVerdict:
         """Return the answer; raises msgspec.ValidationError, TrainGuardError."""
         given = msgspec.convert(arguments, self.arguments)
         return self.function(session, **msgspec.structs.asdict(given))

@@ -33,13 +33,13 @@ def notifications(
     if not apply:
         refuse("a configuration that is shown alone", {"--yes": yes})
     from trainguard.cli.output.rendering import show, stdout_console
-    from trainguard.cli.services.bucket_notifications import Bucket, change_blocks, change_result
+    from trainguard.cli.services.bucket_notifications import ExistingBucket, change_blocks, change_result
     from trainguard.cli.services.deployment import find_deployment
     from trainguard.core.errors import RequestError
 
     if apply and not yes and (as_json or not sys.stdin.isatty()):
         raise RequestError("--apply asks before it writes, and there is no terminal to answer on", "Add --yes.")
-    bucket = Bucket(find_deployment(where), where.profile)
+    bucket = ExistingBucket(find_deployment(where), where.profile)
     before = bucket.read()
     after = (
         bucket.without(before) if remove else bucket.announcing(before, prefix or (), events=not without_eventbridge)

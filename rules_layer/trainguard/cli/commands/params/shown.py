@@ -5,7 +5,7 @@ from typing import Any
 
 import msgspec
 
-from trainguard.cli.output.rendering import Block, Cell, Column, Facts, Grid, Line, heading
+from trainguard.cli.output.rendering import Block, Cell, Grid, Line, TerminalColumn, TerminalFacts, heading
 from trainguard.cli.output.result import CommandResult
 from trainguard.cli.services.effective_parameters import (
     SCAN_INTERVAL_US,
@@ -32,8 +32,12 @@ def rules_result(record: JobRecord | None) -> CommandResult:
     rules: list[dict[str, Any]] = []
     groups: list[dict[str, Any]] = []
     blocks: list[Block] = []
-    columns = [Column("rule"), Column("looks at", folds=True, drops=1), Column("fires when", folds=True)]
-    columns += [] if record is None else [Column("changed", folds=True)]
+    columns = [
+        TerminalColumn("rule"),
+        TerminalColumn("looks at", folds=True, drops=1),
+        TerminalColumn("fires when", folds=True),
+    ]
+    columns += [] if record is None else [TerminalColumn("changed", folds=True)]
     others = ((family.title, family.names, family.settings) for family in OTHER_FAMILIES)
     for title, names, settings in ((TITLE, ALL_RULE_NAMES, ()), *others):
         of_family = [_rule_entry(name, record, plan) for name in (*names, *settings)]
@@ -85,7 +89,7 @@ def parameters_result(rule: str, record: JobRecord | None, defaults: Defaults | 
     document = {**about, "job": None if record is None else record.job, "parameters": entries}
     on = "" if record is None else f" on {record.job}"
     facts = [("looks at", spec.looks_at), ("fires when", spec.fires_when)]
-    blocks: list[Block] = [heading(f"{rule}{on}"), Facts(facts)]
+    blocks: list[Block] = [heading(f"{rule}{on}"), TerminalFacts(facts)]
     if about["fault"] is not None:
         blocks.append(Line(about["fault"], style="bold magenta"))
     if about["runs"] is False:
@@ -101,13 +105,13 @@ def parameters_result(rule: str, record: JobRecord | None, defaults: Defaults | 
 
 
 def _grid(entries: list[dict[str, Any]], shown: list[Defaults], *, with_job: bool) -> Grid:
-    columns = [Column("parameter")]
-    columns += [Column("in force", right=True), Column("from", folds=True)] if with_job else []
-    columns += [Column(each, right=True, drops=2 if with_job else 0) for each in shown]
+    columns = [TerminalColumn("parameter")]
+    columns += [TerminalColumn("in force", right=True), TerminalColumn("from", folds=True)] if with_job else []
+    columns += [TerminalColumn(each, right=True, drops=2 if with_job else 0) for each in shown]
     columns += [
-        Column("unit", folds=True, drops=3),
-        Column("accepts", folds=True, drops=4),
-        Column("meaning", folds=True, drops=1),
+        TerminalColumn("unit", folds=True, drops=3),
+        TerminalColumn("accepts", folds=True, drops=4),
+        TerminalColumn("meaning", folds=True, drops=1),
     ]
     rows = []
     for entry in entries:

@@ -9,7 +9,7 @@ from typing import Any
 
 import msgspec
 
-from trainguard.cli.output.rendering import Block, Column, Grid, Line
+from trainguard.cli.output.rendering import Block, Grid, Line, TerminalColumn
 from trainguard.cli.output.result import CommandResult
 from trainguard.cli.services.names import OWN_RULES
 from trainguard.config.launch import ALLOWED, LONGEST_KEY, LONGEST_VALUE, MOST_TAGS
@@ -151,7 +151,7 @@ def _tag_faults(tags: Sequence[tuple[str, str]], stack: str) -> list[SettingFaul
 
 
 def _blocks(faults: Sequence[SettingFault], settings: int, elsewhere: Mapping[str, str]) -> list[Block]:
-    columns = [Column(title, folds=title != "setting") for title in ("given by", "setting", "is", "expected")]
+    columns = [TerminalColumn(title, folds=title != "setting") for title in ("given by", "setting", "is", "expected")]
     blocks: list[Block] = []
     if faults:
         blocks.append(Grid(columns, [[each.source, each.setting, each.value, each.expected] for each in faults]))

@@ -5,7 +5,7 @@ from typing import Annotated
 import typer
 
 from trainguard.cli.command import Result, command
-from trainguard.cli.commands.plan.asked import Asked
+from trainguard.cli.commands.plan.request import PlanRequest
 from trainguard.cli.options import Prices, Where, argument, refuse
 
 
@@ -18,7 +18,7 @@ def plan(
         ),
     ],
     *,
-    asked: Asked,
+    asked: PlanRequest,
     prices: Prices = None,
     where: Where,
     as_json: bool,

@@ -6,10 +6,10 @@ from pathlib import Path
 
 from msgspec.structs import replace
 
-from trainguard.cli.commands.plan.asked import Asked
+from trainguard.cli.commands.plan.request import PlanRequest
 from trainguard.cli.options import Where
-from trainguard.cli.output.progress import Progress
-from trainguard.cli.output.rendering import Block, Column, Line, Shown, heading, table
+from trainguard.cli.output.progress import ProgressBar
+from trainguard.cli.output.rendering import Block, Line, Shown, TerminalColumn, heading, table
 from trainguard.cli.output.result import CommandResult
 from trainguard.cli.services.deployment import target_of
 from trainguard.cli.services.job_reports import Drawn, drawn_job
@@ -20,7 +20,7 @@ from trainguard.local.training_files import declared
 from trainguard.planning.cluster import Cluster, cluster_of, machines_of
 from trainguard.planning.document import Assumed, Assumption, FinishForecast, Lack, Lacking, PlanDocument, PlannedRow
 from trainguard.planning.finish import OF_FEW
-from trainguard.planning.plan import MeasuredJob, Planner, Wanted, wanted
+from trainguard.planning.plan import MeasuredJob, PlanLimits, Planner, wanted
 from trainguard.planning.text import (
     assumed,
     lacking,
@@ -36,7 +36,7 @@ from trainguard.report.document import Report
 from trainguard.report.job.build import forecast_of
 
 
-def planned(source: str, asked: Asked, where: Where, prices: Path | None, progress: Progress) -> CommandResult:
+def planned(source: str, asked: PlanRequest, where: Where, prices: Path | None, progress: ProgressBar) -> CommandResult:
     """Plan a job; raises as `drawn_job` does, KernelTraceError and PriceTableError."""
     target = target_of(source)
     table_of = prices_from(prices) or packaged_prices()
@@ -50,7 +50,7 @@ def planned(source: str, asked: Asked, where: Where, prices: Path | None, progre
     )
 
 
-def plan_of(drawn: Drawn, asked: Asked, prices: PriceTable) -> PlanDocument:
+def plan_of(drawn: Drawn, asked: PlanRequest, prices: PriceTable) -> PlanDocument:
     report = drawn.built.report
     own_steps, own_batch = declared(None if drawn.profile is None else drawn.profile.training)
     stored = drawn.record
@@ -105,8 +105,8 @@ def _of_price(cluster: Cluster) -> list[Lack]:
 
 
 def _changes(
-    asked: Asked, cluster: Cluster, batch_now: int | None, prices: PriceTable
-) -> tuple[list[Wanted], list[Lack]]:
+    asked: PlanRequest, cluster: Cluster, batch_now: int | None, prices: PriceTable
+) -> tuple[list[PlanLimits], list[Lack]]:
     """Return each wanted size on each wanted type; without a wish, the job's size halved and doubled."""
     factor, lacks, batch = 1.0, list[Lack](), asked.batch_per_gpu
     if batch is not None:
@@ -152,11 +152,13 @@ def _blocks(document: PlanDocument) -> Iterator[Block]:
         yield Line(f"Missing: {lacking(lack)}")
 
 
-def _cells(currency: str) -> Mapping[Column, Callable[[PlannedRow], Shown]]:
+def _cells(currency: str) -> Mapping[TerminalColumn, Callable[[PlannedRow], Shown]]:
     return {
-        Column("machines", folds=True): title_of,
-        Column("time (80 %)", right=True): lambda row: shown_times(row.seconds),
-        Column("cost (80 %)", right=True): lambda row: shown_costs(row.cost, currency),
-        Column("faster", right=True, drops=1): lambda row: shown_factor(row.faster),
-        Column("dearer", right=True, drops=2): lambda row: "-" if row.dearer is None else shown_factor(row.dearer),
+        TerminalColumn("machines", folds=True): title_of,
+        TerminalColumn("time (80 %)", right=True): lambda row: shown_times(row.seconds),
+        TerminalColumn("cost (80 %)", right=True): lambda row: shown_costs(row.cost, currency),
+        TerminalColumn("faster", right=True, drops=1): lambda row: shown_factor(row.faster),
+        TerminalColumn("dearer", right=True, drops=2): lambda row: (
+            "-" if row.dearer is None else shown_factor(row.dearer)
+        ),
     }

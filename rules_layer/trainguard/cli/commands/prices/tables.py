@@ -11,7 +11,7 @@ from trainguard.aws.aws_errors import translated
 from trainguard.aws.clients import Clients
 from trainguard.aws.price_list import OPERATION, SERVICE, currency_of, endpoint_region, list_products
 from trainguard.cli.output.files import prepare, write_files
-from trainguard.cli.output.rendering import Block, Column, Grid, Line, Shown
+from trainguard.cli.output.rendering import Block, Grid, Line, Shown, TerminalColumn
 from trainguard.cli.output.rendering import table as grid
 from trainguard.cli.output.result import CommandResult
 from trainguard.cli.services.deployment import session_in
@@ -21,14 +21,14 @@ from trainguard.local.settings import prices_from
 from trainguard.pricing.price_list import OFFERS, TRAINING, changes, read_offer, updated
 from trainguard.pricing.table import InstanceRow, PriceTable, packaged_prices, write_prices
 
-_CELLS: Mapping[Column, Callable[[tuple[str, InstanceRow]], Shown]] = {
-    Column("type"): lambda named: named[0],
-    Column("an hour", right=True): lambda named: (
+_CELLS: Mapping[TerminalColumn, Callable[[tuple[str, InstanceRow]], Shown]] = {
+    TerminalColumn("type"): lambda named: named[0],
+    TerminalColumn("an hour", right=True): lambda named: (
         "no price known" if named[1].per_hour is None else f"{named[1].per_hour:g}"
     ),
-    Column("accelerators", drops=1): lambda named: str(named[1].accelerators or "not known"),
-    Column("date"): lambda named: str(named[1].date or ""),
-    Column("source", folds=True, drops=2): lambda named: named[1].source or "",
+    TerminalColumn("accelerators", drops=1): lambda named: str(named[1].accelerators or "not known"),
+    TerminalColumn("date"): lambda named: str(named[1].date or ""),
+    TerminalColumn("source", folds=True, drops=2): lambda named: named[1].source or "",
 }
 
 
@@ -69,7 +69,7 @@ def updated_file(out: Path, region: str | None, profile: str | None, *, day: dat
     compared_with = "the packaged table" if before is None else f"the {out} that was there"
     blocks: list[Block] = []
     if changed:
-        columns = (Column("type"), Column("before", right=True), Column("now", right=True))
+        columns = (TerminalColumn("type"), TerminalColumn("before", right=True), TerminalColumn("now", right=True))
         rows = [[name, f"{was:g}", f"{now:g}"] for name, was, now in changed]
         blocks.append(Grid(columns, rows))
     blocks.append(

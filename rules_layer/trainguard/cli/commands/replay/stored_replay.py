@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING
 import msgspec
 
 from trainguard.aws.dynamodb.stored_form import stored_job
-from trainguard.cli.output.rendering import Block, Cell, Column, Line, Shown, heading, status_cell, table
+from trainguard.cli.output.rendering import Block, Cell, Line, Shown, TerminalColumn, heading, status_cell, table
 from trainguard.cli.output.result import CommandResult
 from trainguard.cli.output.rows import is_evaluated, row_fields
 from trainguard.cli.services.deployment import Target, job_in_stack, job_place
@@ -27,7 +27,7 @@ from trainguard.engine.jobs.job_registry import job_of_place
 from trainguard.engine.jobs.replay_names import replayed_job
 from trainguard.engine.streams.session import expiry
 from trainguard.local.analysis import evaluated_profile
-from trainguard.local.engine import Evaluation, evaluation_rows
+from trainguard.local.engine import ProfileEvaluation, evaluation_rows
 from trainguard.local.places import open_place
 from trainguard.local.profile import Profile, read_profile
 from trainguard.pricing.table import PriceTable
@@ -35,7 +35,7 @@ from trainguard.report.document import Report
 from trainguard.rules.parameters import overridden
 
 if TYPE_CHECKING:
-    from trainguard.cli.output.progress import Progress
+    from trainguard.cli.output.progress import ProgressBar
     from trainguard.cli.services.deployment import Deployment, Stores
     from trainguard.local.sources import ProfileSource
 
@@ -48,7 +48,7 @@ _OF_ROW = ("status", "severity", "times_fired", "measured", "threshold", "worst"
 Change = tuple[bool, RuleRow | None, RuleRow]
 
 # A replay that was judged and is not stored yet: its item and its rows.
-Replay = tuple[JobRecord, Sequence[RuleRow]]
+JudgedReplay = tuple[JobRecord, Sequence[RuleRow]]
 
 
 def _result(row: RuleRow) -> tuple[bool, Status, Severity | None]:
@@ -93,12 +93,12 @@ def find_subject(target: Target, deployment: "Deployment") -> Subject:
 def judge(
     name: str,
     subject: Subject,
-    progress: "Progress",
+    progress: "ProgressBar",
     *,
     settings: Mapping[str, str],
     prices: PriceTable | None,
     now: float,
-) -> tuple[Evaluation, Replay]:
+) -> tuple[ProfileEvaluation, JudgedReplay]:
     """Judge the profile as the replay ``name`` with other ``settings``; raises as `evaluate_profile` does."""
     known = _known(name, subject, settings)
     evaluation = evaluated_profile(subject.profile, known, FAMILIES.plan(known, prices=prices), progress)
@@ -113,7 +113,7 @@ def taken(name: str) -> RequestError:
     return RequestError(f"there is a replay {name} already", "Give this one another name by --as.")
 
 
-def store(replay: Replay, stores: "Stores", publish_report: Callable[[], None]) -> None:
+def store(replay: JudgedReplay, stores: "Stores", publish_report: Callable[[], None]) -> None:
     """Write a replay that looks finished when it is; raises RequestError, before a write, when its name was taken."""
     item, rows = replay
     claim = stored_job(replace(item, status=JobStatus.UNKNOWN, secondary_status=REPLAYING))
@@ -175,7 +175,7 @@ def _notes(subject: Subject) -> list[str]:
 
 
 def replay_result(
-    replay: Replay,
+    replay: JudgedReplay,
     subject: Subject,
     report: Report,
     page: Path,
@@ -240,9 +240,9 @@ def _in_short(row: RuleRow) -> Cell:
     return Cell(f"{row.status}{severity}{fired}", status_cell(row.status).style)
 
 
-_CELLS: Mapping[Column, Callable[[Change], Shown]] = {
-    Column("rule"): lambda change: change[2].rule,
-    Column("then"): lambda change: "" if change[1] is None else _in_short(change[1]),
-    Column("now"): lambda change: _in_short(change[2]),
-    Column("why", folds=True): lambda change: change[2].finding.reason,
+_CELLS: Mapping[TerminalColumn, Callable[[Change], Shown]] = {
+    TerminalColumn("rule"): lambda change: change[2].rule,
+    TerminalColumn("then"): lambda change: "" if change[1] is None else _in_short(change[1]),
+    TerminalColumn("now"): lambda change: _in_short(change[2]),
+    TerminalColumn("why", folds=True): lambda change: change[2].finding.reason,
 }

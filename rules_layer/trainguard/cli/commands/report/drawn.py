@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 from trainguard.aws.aws_errors import translated
 from trainguard.cli.options import Where
 from trainguard.cli.output.files import output_path, prepare, write_report
-from trainguard.cli.output.progress import Progress
+from trainguard.cli.output.progress import ProgressBar
 from trainguard.cli.output.rendering import Line, heading, stderr_console
 from trainguard.cli.output.result import CommandResult
 from trainguard.cli.output.rows import is_evaluated
@@ -40,7 +40,7 @@ def drawn_report(
     where: Where,
     settings: GivenSettings,
     out: Path | None,
-    progress: Progress,
+    progress: ProgressBar,
     *,
     compare: Target | None = None,
     open_page: bool,

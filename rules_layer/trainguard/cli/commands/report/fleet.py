@@ -8,8 +8,8 @@ from pathlib import Path
 
 from trainguard.cli.options import Where
 from trainguard.cli.output.files import prepare, write_files
-from trainguard.cli.output.progress import Progress
-from trainguard.cli.output.rendering import Block, Cell, Column, Facts, Line, Shown, heading, table
+from trainguard.cli.output.progress import ProgressBar
+from trainguard.cli.output.rendering import Block, Cell, Line, Shown, TerminalColumn, TerminalFacts, heading, table
 from trainguard.cli.output.result import CommandResult
 from trainguard.cli.services.brakes import known_brakes
 from trainguard.cli.services.deployment import connect
@@ -17,7 +17,7 @@ from trainguard.cli.services.job_list import read_whole_job
 from trainguard.cli.services.names import unpriced
 from trainguard.core.layout import REPORT_PAGE, S3
 from trainguard.core.units import counted
-from trainguard.kernels.listing import Wanted
+from trainguard.kernels.listing import ListingRequest
 from trainguard.local.fleet import WriteReport, judged_jobs
 from trainguard.local.pool import SMALLEST_JOB, WorkerPool, workers_for
 from trainguard.local.runs import FoundRuns
@@ -81,33 +81,33 @@ def _blocks(report: FleetReport) -> list[Block]:
     if report.brakes:
         facts.append(("brakes", Cell(f"{len(report.brakes)} in force: `trainguard brake list`", "bold yellow")))
     of = f"{report.stack} in {report.region}" if report.folder is None else report.folder
-    blocks: list[Block] = [heading(of), Facts(facts)]
+    blocks: list[Block] = [heading(of), TerminalFacts(facts)]
     wasters = [job for job in report.jobs if job.fired][:_SHOWN]
     if wasters:
         of_jobs = {
-            Column("job"): lambda job: job.job,
-            Column("severity"): lambda job: job.severity or "over",
-            Column("lost", right=True): lambda job: _money(job.lost, totals.currency),
-            Column("of it", right=True): lambda job: _share(job.wasted_share),
-            Column("rules", folds=True): lambda job: ", ".join(job.fired),
+            TerminalColumn("job"): lambda job: job.job,
+            TerminalColumn("severity"): lambda job: job.severity or "over",
+            TerminalColumn("lost", right=True): lambda job: _money(job.lost, totals.currency),
+            TerminalColumn("of it", right=True): lambda job: _share(job.wasted_share),
+            TerminalColumn("rules", folds=True): lambda job: ", ".join(job.fired),
         }
         blocks += [heading("What wastes most"), table(wasters, of_jobs)]
     fired = [rule for rule in report.rules if rule.jobs_fired]
     if fired:
         of_rules = {
-            Column("rule"): lambda rule: rule.rule,
-            Column("jobs", right=True): lambda rule: f"{rule.jobs_fired:,}",
-            Column("fires", right=True): lambda rule: f"{rule.times_fired:,}",
-            Column("lost", right=True): lambda rule: _money(rule.lost, totals.currency),
+            TerminalColumn("rule"): lambda rule: rule.rule,
+            TerminalColumn("jobs", right=True): lambda rule: f"{rule.jobs_fired:,}",
+            TerminalColumn("fires", right=True): lambda rule: f"{rule.times_fired:,}",
+            TerminalColumn("lost", right=True): lambda rule: _money(rule.lost, totals.currency),
         }
         blocks += [heading("What fires"), table(fired, of_rules)]
     for kind in dict.fromkeys(each.kind for each in report.owners):
         of_owners = {
-            Column(kind): lambda each: "not named" if each.name is None else each.name,
-            Column("lost", right=True): lambda each: _money(each.lost, totals.currency),
-            Column("spent", right=True): lambda each: _money(each.spent, totals.currency),
-            Column("jobs", right=True): lambda each: f"{each.jobs:,}",
-            Column("with findings", right=True): lambda each: f"{each.with_findings:,}",
+            TerminalColumn(kind): lambda each: "not named" if each.name is None else each.name,
+            TerminalColumn("lost", right=True): lambda each: _money(each.lost, totals.currency),
+            TerminalColumn("spent", right=True): lambda each: _money(each.spent, totals.currency),
+            TerminalColumn("jobs", right=True): lambda each: f"{each.jobs:,}",
+            TerminalColumn("with findings", right=True): lambda each: f"{each.with_findings:,}",
         }
         owners = [each for each in report.owners if each.kind == kind][:_SHOWN]
         blocks += [heading(f"By {kind}"), table(owners, of_owners)]
@@ -135,7 +135,7 @@ def fleet_of_runs(
     found: FoundRuns,
     settings: GivenSettings,
     out: Path | None,
-    progress: Progress,
+    progress: ProgressBar,
     *,
     since_s: float | None,
     alone: bool,
@@ -156,7 +156,7 @@ def fleet_of_runs(
     report = build_fleet(fleet, ((each.job, each.rows) for each in judged), now=now)
     report = with_places(report, place, {each.job.job: each for each in judged})
     if Path(place).is_dir():
-        report = with_kernels(report, list_kernels(place, Wanted(since=since)))
+        report = with_kernels(report, list_kernels(place, ListingRequest(since=since)))
     notes = [*found.notes, *unpriced(settings.instance_type, settings.prices)]
     evaluated = report.totals.judged == report.totals.jobs
     return _fleet_result(report, page, open_page=open_page, notes=notes, evaluated=evaluated)
@@ -171,7 +171,7 @@ def _judged(
     place: str,
     found: FoundRuns,
     settings: GivenSettings,
-    progress: Progress,
+    progress: ProgressBar,
     write: WriteReport | None,
     *,
     alone: bool,

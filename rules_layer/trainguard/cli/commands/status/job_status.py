@@ -6,10 +6,10 @@ from dataclasses import asdict
 from trainguard.cli.output.rendering import (
     Block,
     Cell,
-    Column,
-    Facts,
     Line,
     Shown,
+    TerminalColumn,
+    TerminalFacts,
     heading,
     severity_cell,
     status_cell,
@@ -42,7 +42,7 @@ from trainguard.core.records import MOST_TUNED_JOBS, JobRecord, RuleRow, Status,
 from trainguard.rules.profiler_report import PROFILER_REPORT
 
 _OF_RECORD = ("status", "secondary_status", "instance_type", "instance_count", "tuning_job", "platform", "queue")
-_Cells = Mapping[Column, Callable[[RuleRow], Shown]]
+_Cells = Mapping[TerminalColumn, Callable[[RuleRow], Shown]]
 
 
 def job_result(stores: Stores, job: str, *, nodes: bool, now: float) -> CommandResult:
@@ -76,10 +76,13 @@ def job_result(stores: Stores, job: str, *, nodes: bool, now: float) -> CommandR
         "staged": known.policy.alerts.staged,
         "muted": known.policy.alerts.muted,
     }
-    blocks: list[Block] = [heading(job), Facts(_facts(record, report, now))]
+    blocks: list[Block] = [heading(job), TerminalFacts(_facts(record, report, now))]
     rules = [row for row in whole if row.rule != PROFILER_REPORT]
     if rules:
-        blocks += [heading("Rules"), table(rules, {Column("rule"): lambda row: row.rule, **_state(of_nodes, now)})]
+        blocks += [
+            heading("Rules"),
+            table(rules, {TerminalColumn("rule"): lambda row: row.rule, **_state(of_nodes, now)}),
+        ]
     blocks += _notified_fires(rules, now)
     blocks += configuration_blocks(known)
     if nodes:
@@ -92,14 +95,14 @@ def job_result(stores: Stores, job: str, *, nodes: bool, now: float) -> CommandR
 def _state(of_nodes: Mapping[str, Sequence[RuleRow]], now: float) -> _Cells:
     """Return the cells of a rule's row, which says on how many of its nodes the rule fires."""
     return {
-        Column("status"): lambda row: status_cell(row.status),
-        Column("measured", right=True): lambda row: with_unit(row.finding.measured, measured_as(row)[1]),
-        Column("threshold", right=True): lambda row: with_unit(row.finding.threshold, measured_as(row)[1]),
-        Column("patience", right=True, drops=1): lambda row: row.patience or "",
-        Column("points", right=True, drops=3): lambda row: f"{row.data_points:,}",
-        Column("worst", folds=True, drops=2): lambda row: row.worst or "",
-        Column("evaluated", right=True, drops=4): lambda row: age(row.evaluated_through, now),
-        Column("fired", folds=True): lambda row: _fired_cell(row, of_nodes.get(row.rule, []), now),
+        TerminalColumn("status"): lambda row: status_cell(row.status),
+        TerminalColumn("measured", right=True): lambda row: with_unit(row.finding.measured, measured_as(row)[1]),
+        TerminalColumn("threshold", right=True): lambda row: with_unit(row.finding.threshold, measured_as(row)[1]),
+        TerminalColumn("patience", right=True, drops=1): lambda row: row.patience or "",
+        TerminalColumn("points", right=True, drops=3): lambda row: f"{row.data_points:,}",
+        TerminalColumn("worst", folds=True, drops=2): lambda row: row.worst or "",
+        TerminalColumn("evaluated", right=True, drops=4): lambda row: age(row.evaluated_through, now),
+        TerminalColumn("fired", folds=True): lambda row: _fired_cell(row, of_nodes.get(row.rule, []), now),
     }
 
 
@@ -170,19 +173,19 @@ def _node_blocks(of_nodes: Mapping[str, Sequence[RuleRow]], rules: Sequence[str]
         if not nodes:
             continue
         shown, counted = shown_nodes(nodes)
-        cells: _Cells = {Column("node", folds=True): lambda row: unit_title(str(row.node)), **_state({}, now)}
+        cells: _Cells = {TerminalColumn("node", folds=True): lambda row: unit_title(str(row.node)), **_state({}, now)}
         blocks += [heading(f"{rule} on {len(nodes)} nodes"), table(shown, cells)]
         if counted:
             blocks.append(Line(counted, style="dim"))
     return blocks
 
 
-_TUNED: Mapping[Column, Callable[[tuple[str, TunedJob]], Shown]] = {
-    Column("job", folds=True): lambda named: named[0],
-    Column("status"): lambda named: named[1].status.value,
-    Column("evaluated", drops=1): lambda named: "to its end" if named[1].finished else "still",
-    Column("severity"): lambda named: severity_cell(named[1].severity),
-    Column("finding", folds=True): lambda named: (
+_TUNED: Mapping[TerminalColumn, Callable[[tuple[str, TunedJob]], Shown]] = {
+    TerminalColumn("job", folds=True): lambda named: named[0],
+    TerminalColumn("status"): lambda named: named[1].status.value,
+    TerminalColumn("evaluated", drops=1): lambda named: "to its end" if named[1].finished else "still",
+    TerminalColumn("severity"): lambda named: severity_cell(named[1].severity),
+    TerminalColumn("finding", folds=True): lambda named: (
         "no finding"
         if named[1].rule is None
         else named[1].rule + (f" and {named[1].findings - 1} more" if named[1].findings > 1 else "")
@@ -200,7 +203,7 @@ def tuning_result(record: TuningJobRecord, *, now: float) -> CommandResult:
     for name, job in record.worst_first[:1]:
         if job.rule is not None:
             facts.append(("worst", Cell(f"{job.rule} ({job.severity}) on {name}")))
-    blocks: list[Block] = [heading(record.name), Facts(facts)]
+    blocks: list[Block] = [heading(record.name), TerminalFacts(facts)]
     if record.jobs:
         blocks += [heading("Jobs"), table(record.worst_first, _TUNED)]
     notes = []

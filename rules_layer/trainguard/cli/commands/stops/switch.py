@@ -10,7 +10,7 @@ from trainguard.aws.aws_errors import translated
 from trainguard.aws.ssm import SsmStopSwitch
 from trainguard.cli.options import Where
 from trainguard.cli.output.aws_advice import advised
-from trainguard.cli.output.rendering import Block, Facts, Line
+from trainguard.cli.output.rendering import Block, Line, TerminalFacts
 from trainguard.cli.output.result import CommandResult
 from trainguard.cli.services.brakes import known_brakes, with_brakes
 from trainguard.cli.services.deployment import Deployment, look_up
@@ -79,7 +79,7 @@ def _result(
     if deployed is not None:
         in_force = StopSwitches(deployed, override).in_force
     blocks: list[Block] = [
-        Facts(
+        TerminalFacts(
             [
                 ("stack", f"{deployment.stack}, account {deployment.account}, {deployment.region}"),
                 ("in force", _UNKNOWN if in_force is None else f"{in_force}: {_MEANINGS[in_force]}"),

@@ -3,7 +3,7 @@
 from collections.abc import Callable, Iterator, Sequence
 from typing import TypeVar
 
-from trainguard.cli.output.rendering import Block, Column, Facts, Line, heading, table
+from trainguard.cli.output.rendering import Block, Line, TerminalColumn, TerminalFacts, heading, table
 from trainguard.cli.output.result import CommandResult
 from trainguard.core.units import counted, listed, show_share, show_step
 from trainguard.stragglers.text import said_cause
@@ -43,7 +43,7 @@ def _blocks(place: str, verdict: StragglerVerdict) -> Iterator[Block]:
     for cause in verdict.causes[1:]:
         yield Line(f"Also: {said_cause(cause, verdict.price)}")
     steps = counted(verdict.steps, "step")
-    yield Facts(
+    yield TerminalFacts(
         [
             ("slowdown", f"{verdict.slowdown:.3f} times an even job, {steps} of {counted(verdict.rank_count, 'rank')}"),
             ("step", f"{_seconds(verdict.recorded_s)} recorded, {_seconds(verdict.even_s)} even"),
@@ -57,10 +57,10 @@ def _blocks(place: str, verdict: StragglerVerdict) -> Iterator[Block]:
 
 def _table(name: str, shares: Sequence[T], named: Callable[[T], str]) -> Iterator[Block]:
     if len(shares) > 1:
-        columns: dict[Column, Callable[[T], str]] = {
-            Column(name, right=name != "operation"): named,
-            Column("slowdown alone", right=True): lambda share: f"{share.slowdown:.3f}",
-            Column("saved at peers' pace", right=True): lambda share: (
+        columns: dict[TerminalColumn, Callable[[T], str]] = {
+            TerminalColumn(name, right=name != "operation"): named,
+            TerminalColumn("slowdown alone", right=True): lambda share: f"{share.slowdown:.3f}",
+            TerminalColumn("saved at peers' pace", right=True): lambda share: (
                 "" if share.saves is None else show_share(max(share.saves, 0.0))
             ),
         }

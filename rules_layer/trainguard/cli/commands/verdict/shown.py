@@ -5,20 +5,20 @@ from collections.abc import Mapping, Sequence
 import msgspec
 
 from trainguard.aws.source_services import HttpJson
-from trainguard.cli.output.rendering import Block, Cell, Facts, Line, Shown, heading
+from trainguard.cli.output.rendering import Block, Cell, Line, Shown, TerminalFacts, heading
 from trainguard.cli.output.result import CommandResult
 from trainguard.core.errors import RequestError
 from trainguard.core.layout import mlflow_run_of
 from trainguard.formats.runs.mlflow.server import write_tags
 from trainguard.report.agents.verdict import AgentVerdict
-from trainguard.report.verdict_document import PREFIX, JobVerdict, Verdict, verdict_tags
+from trainguard.report.verdict_document import PREFIX, JobVerdict, VerdictWord, verdict_tags
 
 _STYLES = {
-    Verdict.IDLE: "bold red",
-    Verdict.WASTED: "bold red",
-    Verdict.AT_RISK: "bold yellow",
-    Verdict.HEALTHY: "green",
-    Verdict.UNKNOWN: "dim",
+    VerdictWord.IDLE: "bold red",
+    VerdictWord.WASTED: "bold red",
+    VerdictWord.AT_RISK: "bold yellow",
+    VerdictWord.HEALTHY: "green",
+    VerdictWord.UNKNOWN: "dim",
 }
 
 
@@ -29,8 +29,8 @@ def verdict_result(verdict: JobVerdict | AgentVerdict, notes: Sequence[str] = ()
         document=verdict,
         blocks=_blocks(verdict) if isinstance(verdict, JobVerdict) else [for_agents],
         notes=notes,
-        fired=verdict.verdict not in {Verdict.HEALTHY, Verdict.UNKNOWN},
-        evaluated=verdict.verdict is not Verdict.UNKNOWN,
+        fired=verdict.verdict not in {VerdictWord.HEALTHY, VerdictWord.UNKNOWN},
+        evaluated=verdict.verdict is not VerdictWord.UNKNOWN,
     )
 
 
@@ -60,5 +60,5 @@ def _blocks(verdict: JobVerdict) -> list[Block]:
         ("TrainGuard", f"{verdict.would_do.value}: {verdict.would_do_why}"),
     ]
     details = (verdict.why, verdict.certainty_why, verdict.advice)
-    shown = Facts([(name, value) for name, value in facts if value])
+    shown = TerminalFacts([(name, value) for name, value in facts if value])
     return [heading(verdict.job), shown, *(Line(text) for text in details if text)]

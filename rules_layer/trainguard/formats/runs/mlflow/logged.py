@@ -13,7 +13,7 @@ from trainguard.formats.runs.run import (
     HOST_MEMORY,
     ONLY_NODE,
     WORDS,
-    Outcome,
+    RunOutcome,
     SeriesName,
     SnapshotCollector,
     SourceRun,
@@ -53,7 +53,7 @@ _COUNTERS = {
     "network_receive_megabytes": SeriesName("network", "ReceiveBytesPerSecond", "Algorithm"),
     "network_transmit_megabytes": SeriesName("network", "TransmitBytesPerSecond", "Algorithm"),
 }
-_OUTCOMES = {"FINISHED": Outcome.COMPLETED, "FAILED": Outcome.FAILED, "KILLED": Outcome.FAILED}
+_OUTCOMES = {"FINISHED": RunOutcome.COMPLETED, "FAILED": RunOutcome.FAILED, "KILLED": RunOutcome.FAILED}
 LATEST_MS = 253_402_300_799_999
 
 

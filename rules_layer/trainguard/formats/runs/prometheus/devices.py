@@ -23,7 +23,7 @@ _PETA = 1e15
 
 
 @dataclass(frozen=True, slots=True)
-class Metric:
+class PrometheusMetric:
     """A metric, what it measures, the factor to the series' unit, and the highest value in the metric's own."""
 
     name: str
@@ -33,7 +33,7 @@ class Metric:
 
 
 # Of a series that only says which names a device has.
-NO_METRIC = Metric("", "")
+NO_METRIC = PrometheusMetric("", "")
 
 
 @dataclass(frozen=True, slots=True)
@@ -44,47 +44,47 @@ class Vendor:
     what they use adds up.
     """
 
-    metrics: tuple[Metric, ...]
+    metrics: tuple[PrometheusMetric, ...]
     numbers: tuple[str, ...]
     asked_first: int
     shared: str = ""
 
 
 _DCGM = (
-    Metric("DCGM_FI_DEV_GPU_UTIL", "GPUUtilization"),
-    Metric("DCGM_FI_DEV_MEM_COPY_UTIL", "GPUMemoryUtilization"),
-    Metric("DCGM_FI_DEV_FB_USED", USED, MEBI, _HIGHEST),
-    Metric("DCGM_FI_DEV_FB_TOTAL", TOTAL, MEBI, _HIGHEST),
-    Metric("DCGM_FI_DEV_FB_FREE", FREE, MEBI, _HIGHEST),
-    Metric("DCGM_FI_DEV_FB_RESERVED", RESERVED, MEBI, _HIGHEST),
-    Metric("DCGM_FI_DEV_POWER_USAGE", "PowerWatts", 1.0, 100_000.0),
-    Metric("DCGM_FI_DEV_GPU_TEMP", "TemperatureCelsius", 1.0, 1_000.0),
-    Metric("DCGM_FI_DEV_SM_CLOCK", "SMClockMHz", 1.0, 100_000.0),
-    Metric("DCGM_FI_PROF_SM_ACTIVE", "SMActivityPercent", 100.0, 1.0),
-    Metric("DCGM_FI_PROF_GR_ENGINE_ACTIVE", ENGINE, 100.0, 1.0),
-    Metric("DCGM_FI_PROF_PIPE_TENSOR_ACTIVE", "TensorActivityPercent", 100.0, 1.0),
-    Metric("DCGM_FI_PROF_DRAM_ACTIVE", "DRAMActivityPercent", 100.0, 1.0),
-    Metric("DCGM_FI_DEV_POWER_MGMT_LIMIT", "PowerLimitWatts", 1.0, 100_000.0),
-    Metric("DCGM_FI_DEV_XID_ERRORS", XID, 1.0, 100_000.0),
+    PrometheusMetric("DCGM_FI_DEV_GPU_UTIL", "GPUUtilization"),
+    PrometheusMetric("DCGM_FI_DEV_MEM_COPY_UTIL", "GPUMemoryUtilization"),
+    PrometheusMetric("DCGM_FI_DEV_FB_USED", USED, MEBI, _HIGHEST),
+    PrometheusMetric("DCGM_FI_DEV_FB_TOTAL", TOTAL, MEBI, _HIGHEST),
+    PrometheusMetric("DCGM_FI_DEV_FB_FREE", FREE, MEBI, _HIGHEST),
+    PrometheusMetric("DCGM_FI_DEV_FB_RESERVED", RESERVED, MEBI, _HIGHEST),
+    PrometheusMetric("DCGM_FI_DEV_POWER_USAGE", "PowerWatts", 1.0, 100_000.0),
+    PrometheusMetric("DCGM_FI_DEV_GPU_TEMP", "TemperatureCelsius", 1.0, 1_000.0),
+    PrometheusMetric("DCGM_FI_DEV_SM_CLOCK", "SMClockMHz", 1.0, 100_000.0),
+    PrometheusMetric("DCGM_FI_PROF_SM_ACTIVE", "SMActivityPercent", 100.0, 1.0),
+    PrometheusMetric("DCGM_FI_PROF_GR_ENGINE_ACTIVE", ENGINE, 100.0, 1.0),
+    PrometheusMetric("DCGM_FI_PROF_PIPE_TENSOR_ACTIVE", "TensorActivityPercent", 100.0, 1.0),
+    PrometheusMetric("DCGM_FI_PROF_DRAM_ACTIVE", "DRAMActivityPercent", 100.0, 1.0),
+    PrometheusMetric("DCGM_FI_DEV_POWER_MGMT_LIMIT", "PowerLimitWatts", 1.0, 100_000.0),
+    PrometheusMetric("DCGM_FI_DEV_XID_ERRORS", XID, 1.0, 100_000.0),
 )
 _NEURON = (
-    Metric("neuroncore_utilization_ratio", "GPUUtilization", 100.0, 1.0),
+    PrometheusMetric("neuroncore_utilization_ratio", "GPUUtilization", 100.0, 1.0),
     *(
-        Metric(f"neuroncore_memory_usage_{part}", USED, 1.0, _PETA)
+        PrometheusMetric(f"neuroncore_memory_usage_{part}", USED, 1.0, _PETA)
         for part in ("constants", "model_code", "model_shared_scratchpad", "runtime_memory", "tensors")
     ),
 )
 
 
-def _amd(prefix: str) -> tuple[Metric, ...]:
+def _amd(prefix: str) -> tuple[PrometheusMetric, ...]:
     return (
-        Metric(f"{prefix}gpu_gfx_activity", "GPUUtilization"),
-        Metric(f"{prefix}gpu_umc_activity", "GPUMemoryUtilization"),
-        Metric(f"{prefix}gpu_used_vram", USED, MEBI, _HIGHEST),
-        Metric(f"{prefix}gpu_total_vram", TOTAL, MEBI, _HIGHEST),
-        Metric(f"{prefix}gpu_package_power", "PowerWatts", 1.0, 60_000.0),
-        Metric(f"{prefix}gpu_average_package_power", "PowerWatts", 1.0, 60_000.0),
-        Metric(f"{prefix}gpu_junction_temperature", "TemperatureCelsius", 1.0, 1_000.0),
+        PrometheusMetric(f"{prefix}gpu_gfx_activity", "GPUUtilization"),
+        PrometheusMetric(f"{prefix}gpu_umc_activity", "GPUMemoryUtilization"),
+        PrometheusMetric(f"{prefix}gpu_used_vram", USED, MEBI, _HIGHEST),
+        PrometheusMetric(f"{prefix}gpu_total_vram", TOTAL, MEBI, _HIGHEST),
+        PrometheusMetric(f"{prefix}gpu_package_power", "PowerWatts", 1.0, 60_000.0),
+        PrometheusMetric(f"{prefix}gpu_average_package_power", "PowerWatts", 1.0, 60_000.0),
+        PrometheusMetric(f"{prefix}gpu_junction_temperature", "TemperatureCelsius", 1.0, 1_000.0),
     )
 
 
@@ -170,7 +170,7 @@ _TOGETHER = 0.5
 class Sampled:
     """A series of a device: ``instance`` is a part of a divided GPU, or empty."""
 
-    metric: Metric
+    metric: PrometheusMetric
     vendor: Vendor
     labels: Mapping[str, str]
     number: int

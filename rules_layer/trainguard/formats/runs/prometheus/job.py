@@ -30,7 +30,7 @@ from trainguard.formats.runs.prometheus.devices import (
     number_of,
     uuid_of,
 )
-from trainguard.formats.runs.prometheus.queries import Samples, Series, TimeRange, range_query
+from trainguard.formats.runs.prometheus.queries import QueryRange, Samples, Series, range_query
 from trainguard.formats.runs.run import (
     HOST_MEMORY,
     JsonApi,
@@ -45,7 +45,7 @@ _SHOWN = 5
 _ACCELERATORS = "(?i).*(dcgm|gpu|neuron|tpu|habana|xpu|npu|accelerator).*"
 
 
-def nothing_found(api: JsonApi, matchers: str, over: TimeRange) -> str:
+def nothing_found(api: JsonApi, matchers: str, over: QueryRange) -> str:
     """Say what was asked for and has no series, and what is there instead; asks at three times of the job."""
     first = [vendor.metrics[0].name for vendor in VENDORS]
     asked = ", ".join(f"{vendor.metrics[0].name} and {len(vendor.metrics) - 1} more" for vendor in VENDORS)
@@ -53,7 +53,7 @@ def nothing_found(api: JsonApi, matchers: str, over: TimeRange) -> str:
     said = (
         f"has no series of GPUs or NeuronCores from {over.start:.0f} to {over.end:.0f}, {of}: it was asked for {asked}"
     )
-    few = TimeRange(over.start, over.end, max((over.end - over.start) / 2.0, 1.0))
+    few = QueryRange(over.start, over.end, max((over.end - over.start) / 2.0, 1.0))
     rest = f",{matchers}" if matchers else ""
     names = _tried(api, f'count by (__name__) ({{__name__=~"{_ACCELERATORS}"{rest}}})', few)
     others = sorted({labels["__name__"] for labels, _ in names or () if labels.get("__name__")})
@@ -72,7 +72,7 @@ def nothing_found(api: JsonApi, matchers: str, over: TimeRange) -> str:
     return f"{said}; {', '.join(first)} have no series without them either"
 
 
-def _tried(api: JsonApi, expression: str, over: TimeRange) -> list[Series] | None:
+def _tried(api: JsonApi, expression: str, over: QueryRange) -> list[Series] | None:
     """Return series; None where the service refuses: a hint is worth no error of its own."""
     try:
         return [each for each in range_query(api, expression, over) if each[1]]
@@ -120,7 +120,7 @@ class _Reading:
 
 
 def read_job(
-    api: JsonApi, name: str, matchers: str, over: TimeRange, node_label: str = "", since: float | None = None
+    api: JsonApi, name: str, matchers: str, over: QueryRange, node_label: str = "", since: float | None = None
 ) -> SourceRun:
     """Read the metrics of a job; raises as `range_query` does.
 
@@ -132,7 +132,7 @@ def read_job(
     node_labels = (node_label, *NODE_LABELS) if node_label else NODE_LABELS
     known = [*_sampled(api, matchers, over, node_labels, reading)]
     if since is not None and since < over.start:
-        known += _earlier(api, matchers, TimeRange(since, over.start, over.step), node_labels, known)
+        known += _earlier(api, matchers, QueryRange(since, over.start, over.step), node_labels, known)
     devices, names, notes = devices_of(known, node_label)
     for device in devices:
         _put(device, reading)
@@ -154,7 +154,7 @@ def read_job(
 
 
 def _sampled(
-    api: JsonApi, matchers: str, over: TimeRange, node_labels: Sequence[str], reading: _Reading
+    api: JsonApi, matchers: str, over: QueryRange, node_labels: Sequence[str], reading: _Reading
 ) -> Iterator[Sampled]:
     for vendor in VENDORS:
         for place, metric in enumerate(vendor.metrics):
@@ -178,10 +178,10 @@ def _sampled(
 
 
 def _earlier(
-    api: JsonApi, matchers: str, over: TimeRange, node_labels: Sequence[str], known: Sequence[Sampled]
+    api: JsonApi, matchers: str, over: QueryRange, node_labels: Sequence[str], known: Sequence[Sampled]
 ) -> Iterator[Sampled]:
     """Yield who had which name earlier, without its values."""
-    few = TimeRange(over.start, over.end, max((over.end - over.start) / _EARLIER_POINTS, over.step))
+    few = QueryRange(over.start, over.end, max((over.end - over.start) / _EARLIER_POINTS, over.step))
     for vendor in dict.fromkeys(each.vendor for each in known):
         first = next(each.metric for each in known if each.vendor is vendor)
         for labels, samples in range_query(api, f"{first.name}{{{matchers}}}", few):
@@ -300,7 +300,7 @@ def _put_totals(values: dict[SeriesName, float]) -> None:
             values.setdefault(SeriesName("gpu", f"{device}.{TOTAL}"), used + amount + reserved)
 
 
-def _hosts(api: JsonApi, query: str, dimension: str, over: TimeRange, nodes: NodeNames, reading: _Reading) -> None:
+def _hosts(api: JsonApi, query: str, dimension: str, over: QueryRange, nodes: NodeNames, reading: _Reading) -> None:
     named: defaultdict[str, dict[str, str]] = defaultdict(dict)
     for node, names in nodes.items():
         for label, value in names if reading.values.get(node) else ():

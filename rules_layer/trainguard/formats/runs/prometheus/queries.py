@@ -17,7 +17,7 @@ _MOST_SERIES_OF_CLOUDWATCH = 500
 
 
 @dataclass(frozen=True, slots=True)
-class TimeRange:
+class QueryRange:
     start: float
     end: float
     step: float
@@ -30,7 +30,7 @@ Samples = list[tuple[float, float]]
 Series = tuple[Mapping[str, str], Samples]
 
 
-def range_query(api: JsonApi, expression: str, over: TimeRange) -> Iterator[Series]:
+def range_query(api: JsonApi, expression: str, over: QueryRange) -> Iterator[Series]:
     """Ask for an expression over a time; a series comes once for each part of it. Raises as `JsonApi.get`."""
     begin, taken = over.start, 0
     while begin <= over.end:

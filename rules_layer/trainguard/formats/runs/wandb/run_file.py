@@ -13,7 +13,7 @@ from trainguard.core.errors import TelemetryFormatError
 from trainguard.formats.git_lfs import refuse_pointer
 from trainguard.formats.protobuf import MessageTable, message_classes
 from trainguard.formats.runs.length import is_length, total_steps
-from trainguard.formats.runs.run import CUT, WORDS, Outcome, SourceRun
+from trainguard.formats.runs.run import CUT, WORDS, RunOutcome, SourceRun
 from trainguard.formats.runs.wandb.system_metrics import SystemMetrics
 from trainguard.formats.tensors.scalars.rows import LARGEST_STEP, Recording
 
@@ -214,7 +214,7 @@ class _Reading:
         run.ended_at = max(times, default=None)
         run.total_steps = total_steps(self._lengths, run.scalars)
         if self._exit is not None:
-            run.outcome = Outcome.FAILED if self._exit.exit_code else Outcome.COMPLETED
+            run.outcome = RunOutcome.FAILED if self._exit.exit_code else RunOutcome.COMPLETED
         return run
 
     def _described(self, described: Any) -> None:

@@ -6,7 +6,7 @@ from typing import Annotated, NamedTuple
 
 import msgspec
 
-from trainguard.core.errors import ForeignKeyError, IndexNotReadyError, TelemetryFormatError
+from trainguard.core.errors import IndexNotReadyError, TelemetryFormatError, UnreadableKeyError
 from trainguard.formats.git_lfs import refuse_pointer
 from trainguard.formats.tensors.debug.keys import bare_name, collections_name, index_name, match_name
 from trainguard.formats.tensors.name_patterns import NamePattern, NamePatternError, name_pattern
@@ -117,7 +117,7 @@ def _is_written(body: bytes) -> bool:
 def _is_event_file(name: str, step: int) -> bool:
     try:
         file = match_name(name)
-    except ForeignKeyError:
+    except UnreadableKeyError:
         return False
     return file is not None and file.kind == "events" and file.step == step
 

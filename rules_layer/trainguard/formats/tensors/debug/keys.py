@@ -8,7 +8,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Literal, cast, get_args
 
-from trainguard.core.errors import ForeignKeyError
+from trainguard.core.errors import UnreadableKeyError
 from trainguard.core.layout import JOB_ROOT, MAX_KEY_LENGTH, EndKey, ProfileRoot, root_of
 from trainguard.core.ports import BucketFiles, Files, ReadableObjects
 from trainguard.formats.tensors.step_view import ReductionKind
@@ -61,13 +61,13 @@ class TensorKey:
 
 
 def match_name(name: str) -> RunFile | None:
-    """Read a file's name; None when it is none of a run. Raises ForeignKeyError for a folder that is not its step's."""
+    """Read a file's name; None where it is of no run. Raises UnreadableKeyError for a folder that is not its step's."""
     kind, _, _ = name.partition("/")
     if match := _NAMES[kind].fullmatch(name) if kind in _NAMES else None:
         step = int(match["step"]) if kind != "collections" else 0
         expected = {"index": f"{step // STEPS_PER_FOLDER:09d}", "events": f"{step:012d}"}.get(kind)
         if expected is not None and match["folder"] != expected:
-            raise ForeignKeyError(name, f"step {step} lies in folder {match['folder']}, expected {expected}")
+            raise UnreadableKeyError(name, f"step {step} lies in folder {match['folder']}, expected {expected}")
         return RunFile(cast("FileKind", kind), match["worker"], step)
     if name in END_NAMES:
         return RunFile("end")
@@ -77,7 +77,7 @@ def match_name(name: str) -> RunFile | None:
 def match_key(key: str) -> TensorKey | EndKey | None:
     """Read a key of debug-output; None when it is of another layout.
 
-    Raises ForeignKeyError when it is of the layout, and lies in a folder that is not its step's.
+    Raises UnreadableKeyError when it is of the layout, and lies in a folder that is not its step's.
     """
     match = _KEY.fullmatch(key) if len(key) <= MAX_KEY_LENGTH else None
     file = None if match is None else match_name(match["name"])
@@ -91,7 +91,7 @@ def matched_files(files: Files, prefix: str) -> Iterator[RunFile]:
     for listed in files.list(prefix):
         try:
             file = match_name(listed.key)
-        except ForeignKeyError:
+        except UnreadableKeyError:
             continue
         if file is not None:
             yield file

@@ -250,7 +250,7 @@ Bytes = NDArray[np.uint8]
 
 
 @dataclass(frozen=True, slots=True)
-class Rows:
+class BulkRows:
     """Scalars of one tag: which frames they are in (int64[R]), and steps, times and values of these."""
 
     tag: str
@@ -260,11 +260,11 @@ class Rows:
     values: NDArray[np.float64]
 
 
-def read_bulk(file: str, content: bytes, walk: Walk) -> tuple[list[Rows], NDArray[np.int64]]:
+def read_bulk(file: str, content: bytes, walk: Walk) -> tuple[list[BulkRows], NDArray[np.int64]]:
     """Return the scalars that can be read in bulk, and the numbers of the frames that are left."""
     data = np.frombuffer(content, np.uint8)
     done = np.zeros(walk.lengths.size, bool)
-    found: list[Rows] = []
+    found: list[BulkRows] = []
     for length in np.unique(walk.lengths[walk.lengths <= LONGEST_PAYLOAD]).tolist():
         frames = np.flatnonzero(walk.lengths == length)
         if frames.size < FEWEST_ROWS:
@@ -272,11 +272,11 @@ def read_bulk(file: str, content: bytes, walk: Walk) -> tuple[list[Rows], NDArra
         table = np.lib.stride_tricks.sliding_window_view(data, length)[walk.starts[frames]]
         for rows in _of_length(file, table):
             done[frames[rows.frames]] = True
-            found.append(Rows(rows.tag, frames[rows.frames], rows.steps, rows.at, rows.values))
+            found.append(BulkRows(rows.tag, frames[rows.frames], rows.steps, rows.at, rows.values))
     return found, np.flatnonzero(~done)
 
 
-def _of_length(file: str, table: Bytes) -> Iterator[Rows]:
+def _of_length(file: str, table: Bytes) -> Iterator[BulkRows]:
     """Yield the tags in payloads of one length; ``Rows.frames`` are rows of the table."""
     left = np.arange(len(table))
     rest = table
@@ -324,13 +324,13 @@ def hashes_of(words: NDArray[np.uint64]) -> NDArray[np.uint64]:
     return hashes
 
 
-def _numbers(tag: str, rows: NDArray[np.int64], table: Bytes, layout: Layout) -> Rows:
+def _numbers(tag: str, rows: NDArray[np.int64], table: Bytes, layout: Layout) -> BulkRows:
     time, step, value = layout
     steps = np.zeros(rows.size, np.uint64)
     for place, column in enumerate(range(*step)):
         steps |= (table[rows, column] & np.uint8(0x7F)).astype(np.uint64) << np.uint64(7 * place)
     kind = "<f4" if value[1] - value[0] == 4 else "<f8"
-    return Rows(
+    return BulkRows(
         tag,
         rows,
         steps.astype(np.int64),

@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 
 from trainguard.core.errors import KernelTraceError
-from trainguard.kernels.columns import LATEST_NS, LONGEST_NS, Bools, Floats, Gpu, Ints, Kind, Trace
+from trainguard.kernels.columns import LATEST_NS, LONGEST_NS, Bools, Floats, Gpu, Ints, Trace, WorkKind
 from trainguard.kernels.costs import inputs_text
 from trainguard.kernels.names.families import communicates
 from trainguard.kernels.readers.builder import (
@@ -135,7 +135,7 @@ class _ExportReader:
         more = ("demangledName", "shortName", "gridX", "gridY", "gridZ")
         for *work, demangled, short, x, y, z in self._export.rows(KERNELS, (*_WORK, *more)):
             names = [self._export.text(a) or self._export.text(b) for a, b in zip(demangled, short, strict=True)]
-            kinds = [Kind.COMMUNICATION if communicates(name) else Kind.COMPUTE for name in names]
+            kinds = [WorkKind.COMMUNICATION if communicates(name) else WorkKind.COMPUTE for name in names]
             self._add_work(work, names, ints(kinds), blocks=_blocks(x, y, z))
 
     def _read_graphs(self) -> None:
@@ -143,7 +143,7 @@ class _ExportReader:
         for *work, graphs in self._export.rows(GRAPHS, (*_WORK, "graphId")):
             names = [f"CUDA graph {whole(graph)}" for graph in graphs]
             self._tally["whole_graphs"] += len(names)
-            self._add_work(work, names, Kind.COMPUTE)
+            self._add_work(work, names, WorkKind.COMPUTE)
 
     def _read_copies(self) -> None:
         more = ("bytes", "copyKind", "srcKind", "dstKind")
@@ -154,18 +154,18 @@ class _ExportReader:
                 )
                 for kind, source, target in zip(kinds, sources, targets, strict=True)
             ]
-            self._add_work(work, names, Kind.MEMCPY, ints(sizes))
+            self._add_work(work, names, WorkKind.MEMCPY, ints(sizes))
 
     def _read_sets(self) -> None:
         for *work, sizes, kinds in self._export.rows(SETS, (*_WORK, "bytes", "memKind")):
             names = [memset_name(_MEMORY.get(whole(kind), "")) for kind in kinds]
-            self._add_work(work, names, Kind.MEMSET, ints(sizes))
+            self._add_work(work, names, WorkKind.MEMSET, ints(sizes))
 
     def _add_work(
         self,
         work: Sequence[list[Any]],
         names: list[str],
-        kind: Ints | Kind,
+        kind: Ints | WorkKind,
         size: Ints | None = None,
         blocks: Floats | None = None,
     ) -> None:

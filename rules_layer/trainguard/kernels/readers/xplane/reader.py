@@ -12,7 +12,7 @@ from google.protobuf.message import DecodeError
 
 from trainguard.core.errors import KernelTraceError
 from trainguard.formats.protobuf import LENGTH, VARINT, CutOffError, Wire, WireError
-from trainguard.kernels.columns import BLOCK_UNTIL_READY, LATEST_NS, LONGEST_NS, Framework, Gpu, Ints, Kind, Trace
+from trainguard.kernels.columns import BLOCK_UNTIL_READY, LATEST_NS, LONGEST_NS, Framework, Gpu, Ints, Trace, WorkKind
 from trainguard.kernels.names.families import communicates
 from trainguard.kernels.readers.builder import (
     MOST_GPUS,
@@ -217,13 +217,13 @@ class GpuPlane:
         copied = stats.get("memcpy_details")
         if copied is not None or (name.startswith("Memcpy") and "kernel_details" not in stats):
             details = _details(str(copied or ""))
-            return _copy_name(name, details), correlation, number, Kind.MEMCPY, _size(details), math.nan, math.nan
+            return _copy_name(name, details), correlation, number, WorkKind.MEMCPY, _size(details), math.nan, math.nan
         filled = stats.get("Memset_details", stats.get("memset_details"))
         if filled is not None or (name.startswith("Memset") and "kernel_details" not in stats):
             details = _details(str(filled or ""))
             named = memset_name(details.get("kind", ""))
-            return named, correlation, number, Kind.MEMSET, _size(details), math.nan, math.nan
-        kind = Kind.COMMUNICATION if communicates(name) else Kind.COMPUTE
+            return named, correlation, number, WorkKind.MEMSET, _size(details), math.nan, math.nan
+        kind = WorkKind.COMMUNICATION if communicates(name) else WorkKind.COMPUTE
         blocks, occupancy = _filling(str(stats.get("kernel_details", "")), self.gpu.sms)
         return name, correlation, number, kind, -1, blocks, occupancy
 

@@ -20,7 +20,7 @@ from trainguard.kernels.memory.frames import own_frame
 from trainguard.kernels.timeline.build import DEEPEST, Timeline
 from trainguard.render.blocks import Figure, Key
 from trainguard.render.numbers import count, moment, nanos, shown_name, size
-from trainguard.render.plots.charts import Frame, axes, chart, line_through
+from trainguard.render.plots.charts import ChartFrame, axes, chart, line_through
 from trainguard.render.plots.scale import up_from_zero
 from trainguard.render.plots.svg import element, title
 from trainguard.report.html.kernels import figures
@@ -62,7 +62,7 @@ def _curve_chart(memory: GpuMemory, used: Sequence[tuple[str, str]]) -> Markup:
     top = max(*curve.allocated, *curve.reserved, 1)
     unit, scale = next((unit, scale) for unit, scale in _UNITS if top >= scale)
     divided, across = (_NS_PER_MS, "milliseconds") if memory.clock == "time" else (1.0, "events of the allocator")
-    frame = Frame(up_from_zero(max(curve.at_ns[-1] / divided, 1e-3)), up_from_zero(top / scale))
+    frame = ChartFrame(up_from_zero(max(curve.at_ns[-1] / divided, 1e-3)), up_from_zero(top / scale))
     at = [frame.x(each / divided) for each in curve.at_ns]
     parts = axes(frame, across, unit)
     below = [0] * len(at)

@@ -10,7 +10,7 @@ from trainguard.core.units import counted
 from trainguard.kernels.document import AcrossRanks, KernelProfiles, RankProfile
 from trainguard.kernels.entries import Evidence, KernelFinding
 from trainguard.kernels.memory.entries import SnapshotProfile
-from trainguard.kernels.overview import verdict_of
+from trainguard.kernels.overview import summary_of
 from trainguard.kernels.ranking import place_of
 from trainguard.kernels.rules.finding import FAMILY
 from trainguard.kernels.rules.ranks import by_rule
@@ -112,7 +112,7 @@ CAUSES = 2
 def shown_verdict(document: KernelProfiles, findings: Sequence[ShownFinding]) -> tuple[Badge, str]:
     """Return the verdict: which findings are the severest, and how much of a step the first ones explain."""
     judged = [each for each in findings if each["rule"] != TraceQuality.__name__]
-    verdict = verdict_of(document, [(each["rule"], each["severity"]) for each in judged])
+    verdict = summary_of(document, [(each["rule"], each["severity"]) for each in judged])
     gains = [f"{each['rule']}: {each['gain']}." for each in judged[:CAUSES] if each["gain"] is not None]
     return (verdict.word, verdict.tone), " ".join([*verdict.sentences, *gains])
 

@@ -19,7 +19,7 @@ from trainguard.render.plots.charts import (
     SERIES_COLOURS,
     TOP,
     WIDTH,
-    Frame,
+    ChartFrame,
     axes,
     chart,
     line_through,
@@ -30,7 +30,7 @@ from trainguard.render.plots.strips import Limit
 from trainguard.render.plots.svg import element, number, title
 from trainguard.report.comparison import losses
 from trainguard.report.document import Report
-from trainguard.report.training.digest import Series, quantity_of
+from trainguard.report.training.digest import ScalarSeries, quantity_of
 from trainguard.report.training.document import FirstFire, TrainingReport
 from trainguard.report.training.heat_map import HeatMap
 from trainguard.report.training.predictions import ConfusionMatrix
@@ -71,7 +71,7 @@ def curves(
     if scale is None:
         values = [y for each in shown for ys in (each.y, each.low, each.high) for y in ys if y is not None]
         scale = of_durations(min(values), max(values)) if values else up_from_zero(1.0)
-    frame = Frame(between(min(places), max(places)), scale)
+    frame = ChartFrame(between(min(places), max(places)), scale)
     parts = axes(frame, across, up)
     for index, each in enumerate(shown):
         parts.extend(_band(frame, each, colour_of(index)))
@@ -106,7 +106,7 @@ def bars(
 ) -> Markup:
     """Draw bars between edges (one more than heights), and over them a curve."""
     tallest = max([*heights, *([] if curve is None else [y for y in curve.y if y is not None])], default=0.0)
-    frame = Frame(between(edges[0], edges[-1]), up_from_zero(tallest))
+    frame = ChartFrame(between(edges[0], edges[-1]), up_from_zero(tallest))
     parts = axes(frame, across, up)
     for (lower, upper), height in zip(pairwise(edges), heights, strict=True):
         if height > 0.0:
@@ -119,7 +119,7 @@ def bars(
     return chart(parts, alt)
 
 
-def _line(frame: Frame, held: Curve, colour: str) -> Iterator[Markup]:
+def _line(frame: ChartFrame, held: Curve, colour: str) -> Iterator[Markup]:
     piece: list[tuple[float, float]] = []
     for x, y in [*zip(held.x, held.y, strict=True), (math.inf, None)]:
         if y is not None:
@@ -138,7 +138,7 @@ def _values(values: Sequence[float | None]) -> str:
     return " ".join("-" if each is None else f"{each:.12g}" for each in values)
 
 
-def _band(frame: Frame, held: Curve, colour: str) -> Iterator[Markup]:
+def _band(frame: ChartFrame, held: Curve, colour: str) -> Iterator[Markup]:
     """Draw from the lowest to the highest value of points that stand for several."""
     pairs = [
         (frame.x(x), frame.y(low), frame.y(high))
@@ -156,7 +156,7 @@ MOST_CHARTS = 12
 
 def series_blocks(training: TrainingReport) -> list[Block]:
     """Return a chart for each loss and metric, with a line for each of its modes or sets of data."""
-    groups: dict[str, list[Series]] = {}
+    groups: dict[str, list[ScalarSeries]] = {}
     for each in sorted(training.series, key=lambda held: held.kind != "loss"):
         groups.setdefault(quantity_of(each.name), []).append(each)
     if not groups:
@@ -172,7 +172,7 @@ def series_blocks(training: TrainingReport) -> list[Block]:
     return shown
 
 
-def _chart(name: str, held: Sequence[Series], fires: Sequence[FirstFire]) -> Figure:
+def _chart(name: str, held: Sequence[ScalarSeries], fires: Sequence[FirstFire]) -> Figure:
     drawn = [
         Curve(
             label_of(each, held),
@@ -206,7 +206,7 @@ def _lines(fires: Sequence[FirstFire], first: int, last: int) -> list[Limit]:
     return lines
 
 
-def label_of(series: Series, group: Sequence[Series]) -> str:
+def label_of(series: ScalarSeries, group: Sequence[ScalarSeries]) -> str:
     """Return the mode, the name, or both: what distinguishes a series from others of its chart."""
     names, modes = {each.name for each in group}, {each.mode for each in group}
     if len(names) == 1 and len(modes) >= 1:
@@ -214,7 +214,7 @@ def label_of(series: Series, group: Sequence[Series]) -> str:
     return series.name if len(modes) == 1 else f"{series.name} ({series.mode.lower()})"
 
 
-def _in_words(series: Series, curve: Curve) -> str:
+def _in_words(series: ScalarSeries, curve: Curve) -> str:
     found = [value for value in series.mean if value is not None]
     if not found:
         return f"{curve.name} without a finite value"

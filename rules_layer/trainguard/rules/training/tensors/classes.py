@@ -19,7 +19,7 @@ from trainguard.rules.change import ChangeCode
 from trainguard.rules.protocol import NonNegative, NonNegativeInt
 from trainguard.rules.rule_result import FactSheet, Measure, Words
 from trainguard.rules.spec import ParameterHelp
-from trainguard.rules.training.readings import Reading, checked, float64, measured, rank, step_check, used
+from trainguard.rules.training.readings import MetricReading, checked, float64, measured, rank, step_check, used
 from trainguard.rules.training.selection import matching
 from trainguard.rules.training.step_rule import Check, StepParameters, StepRule, StepState
 from trainguard.rules.training.step_words import filled, filled_each, said, step_spec, worded
@@ -166,17 +166,17 @@ def _rounded_classes(step: StepView, tensor: str, values: Tensor) -> Classes:
 
 def _balance_readings(
     state: ClassImbalanceState, labels: str, predictions: str, parameters: ClassImbalanceParameters
-) -> list[Reading]:
+) -> list[MetricReading]:
     most, least = parameters.threshold_imbalance, parameters.threshold_misprediction
     ratio = max(state.counts.values()) / min(state.counts.values())
     share = max(state.wrong.get(found, 0) / count for found, count in state.counts.items())
     return [
-        Reading(labels, ratio, most, ratio > most, ratio / most if most else 1.0, IMBALANCE),
-        Reading(predictions, share, least, share > least, share / least if least else 1.0, MISPREDICTION),
+        MetricReading(labels, ratio, most, ratio > most, ratio / most if most else 1.0, IMBALANCE),
+        MetricReading(predictions, share, least, share > least, share / least if least else 1.0, MISPREDICTION),
     ]
 
 
-def _balance_facts(state: ClassImbalanceState, reading: Reading) -> list[Fact]:
+def _balance_facts(state: ClassImbalanceState, reading: MetricReading) -> list[Fact]:
     counts = state.counts
     if reading.kind == IMBALANCE:
         largest, smallest = max(counts, key=lambda each: counts[each]), min(counts, key=lambda each: counts[each])
@@ -263,12 +263,12 @@ class Confusion(StepRule[ConfusionParameters, StepState]):
         right, wrong = cells
         (ratio, samples, *_), least, most = right, parameters.min_diag, parameters.max_off_diag
         kind = IS_RIGHT if samples else NEVER
-        readings = [Reading(predictions, ratio, least, ratio < least, least - ratio, kind)]
+        readings = [MetricReading(predictions, ratio, least, ratio < least, least - ratio, kind)]
         if wrong is not None:
-            readings.append(Reading(predictions, wrong[0], most, wrong[0] > most, wrong[0] - most, IS_WRONG))
+            readings.append(MetricReading(predictions, wrong[0], most, wrong[0] > most, wrong[0] - most, IS_WRONG))
         worst = max(readings, key=rank)
 
-        def facts(reading: Reading) -> list[Fact]:
+        def facts(reading: MetricReading) -> list[Fact]:
             is_other = reading.kind == IS_WRONG and wrong is not None
             _, samples, label, predicted = wrong if is_other and wrong is not None else right
             return [

@@ -12,7 +12,16 @@ from trainguard.rules.change import ChangeCode
 from trainguard.rules.protocol import NonNegative, NonNegativeInt, Percent
 from trainguard.rules.rule_result import Measure
 from trainguard.rules.spec import ParameterHelp
-from trainguard.rules.training.readings import Floats, Reading, checked, float64, measured, not_saved, numbers, used
+from trainguard.rules.training.readings import (
+    Floats,
+    MetricReading,
+    checked,
+    float64,
+    measured,
+    not_saved,
+    numbers,
+    used,
+)
 from trainguard.rules.training.selection import matching
 from trainguard.rules.training.step_rule import Check, StepParameters, StepRule, StepState
 from trainguard.rules.training.step_words import step_spec, worded
@@ -110,7 +119,7 @@ class CheckInputImages(StepRule[CheckInputImagesParameters, CheckInputImagesStat
             enough = kept.images >= parameters.threshold_samples
             fires = enough and abs(mean) > threshold
             kind = (FAR if fires else FINE) if enough else WAITS
-            readings.append(Reading(tensor, mean, threshold, fires, abs(mean), kind))
+            readings.append(MetricReading(tensor, mean, threshold, fires, abs(mean), kind))
         return checked(step, readings, lambda reading: _image_facts(reading, state, parameters))
 
 
@@ -138,7 +147,7 @@ def _channel_sums(step: StepView, tensor: str, axis: int) -> tuple[Floats, int, 
 
 
 def _image_facts(
-    reading: Reading, state: CheckInputImagesState, parameters: CheckInputImagesParameters
+    reading: MetricReading, state: CheckInputImagesState, parameters: CheckInputImagesParameters
 ) -> tuple[Fact, ...]:
     kept = state.images[reading.tensor or ""]
     channel = kept.means.index(max(kept.means, key=abs))
@@ -204,9 +213,11 @@ class NLPSequenceRatio(StepRule[NLPSequenceRatioParameters, StepState]):
                 continue
             shares = used(state, lambda view, name: _shares(view, name, tokens), step, tensor)
             for token, share, threshold in zip(tokens, shares or (), parameters.token_thresholds_percent, strict=False):
-                readings.append(Reading(tensor, share, threshold, share > threshold, share - threshold, f"{token:g}"))
+                readings.append(
+                    MetricReading(tensor, share, threshold, share > threshold, share - threshold, f"{token:g}")
+                )
 
-        def facts(reading: Reading) -> tuple[Fact, Fact]:
+        def facts(reading: MetricReading) -> tuple[Fact, Fact]:
             return measured("token_share", reading, "%"), Fact(name="token", value=float(reading.kind or 0.0))
 
         return checked(step, readings, facts, kinds=TOKEN_KINDS)

@@ -41,7 +41,7 @@ APART_S = 30.0
 MOST_TENSORS, FEWEST_TENSORS = 0.5, 4
 
 
-class Difference(NamedTuple):
+class ReplicaDifference(NamedTuple):
     """How the copies of one set differ, and of how many ranks.
 
     ``apart`` are ranks unlike a majority of more than half, ``tensors`` those that differ, as places in the set, first
@@ -70,7 +70,7 @@ class Compared(msgspec.Struct):
     of_other_moment: set[int] = msgspec.field(default_factory=set)
     of_other_tensors: set[int] = msgspec.field(default_factory=set)
     without_copies: set[int] = msgspec.field(default_factory=set)
-    differences: list[Difference] = msgspec.field(default_factory=list)
+    differences: list[ReplicaDifference] = msgspec.field(default_factory=list)
 
 
 class _Held(NamedTuple):
@@ -125,7 +125,7 @@ def _comparable(holders: list[_Held]) -> Iterator[list[_Held]]:
         yield in_time[begins:]
 
 
-def _difference(holders: list[_Held]) -> list[Difference]:
+def _difference(holders: list[_Held]) -> list[ReplicaDifference]:
     first = holders[0].hashes
     if all(np.array_equal(first, each.hashes) for each in holders[1:]):
         return []
@@ -144,7 +144,9 @@ def _difference(holders: list[_Held]) -> list[Difference]:
     tensors = (*decided, *undecided)
     speaker = holders[0]
     return [
-        Difference(speaker.copies, ranks, tuple(sorted(apart)), tensors, len(undecided), speaker.rank, speaker.place)
+        ReplicaDifference(
+            speaker.copies, ranks, tuple(sorted(apart)), tensors, len(undecided), speaker.rank, speaker.place
+        )
     ]
 
 
@@ -209,7 +211,7 @@ class RanksOutOfSync(StepRule[StepParameters, RanksState]):
         return self._apart(state, step, compared, worst, len(differences))
 
     @staticmethod
-    def _apart(state: RanksState, step: StepView, compared: Compared, worst: Difference, sets: int) -> Check:
+    def _apart(state: RanksState, step: StepView, compared: Compared, worst: ReplicaDifference, sets: int) -> Check:
         kind = _kind(worst)
         named = worst.apart if kind == BITS_DIFFER else worst.ranks
         names = used(state, lambda view, _: tensor_names(view, worst.rank, worst.place), step, "") or []
@@ -239,7 +241,7 @@ class RanksOutOfSync(StepRule[StepParameters, RanksState]):
         )
 
 
-def _kind(difference: Difference) -> str:
+def _kind(difference: ReplicaDifference) -> str:
     total = difference.copies.count
     if total >= FEWEST_TENSORS and difference.undecided >= MOST_TENSORS * total:
         return UNKEPT  # most tensors differ, and no majority says how they should be

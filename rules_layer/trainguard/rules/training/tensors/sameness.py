@@ -15,7 +15,7 @@ from trainguard.rules.change import ChangeCode
 from trainguard.rules.protocol import NonNegative
 from trainguard.rules.rule_result import FactSheet, Measure, Words
 from trainguard.rules.spec import ParameterHelp
-from trainguard.rules.training.readings import Closeness, Reading, checked, furthest, known, measured, used
+from trainguard.rules.training.readings import Closeness, MetricReading, checked, furthest, known, measured, used
 from trainguard.rules.training.step_rule import Check, SelectingParameters, StepRule, StepState
 from trainguard.rules.training.step_words import SELECTION_HELP, filled, fires, said, step_spec, worded
 
@@ -97,9 +97,9 @@ class UnchangedTensor(StepRule[UnchangedTensorParameters, StepState]):
 
         tensors = parameters.tensors(step)
         state.waiting += bool(tensors)
-        first: dict[int, Reading] = {}
+        first: dict[int, MetricReading] = {}
         readings = [
-            first.setdefault(same, Reading(tensor, float(same), float(needed), same >= needed, float(same)))
+            first.setdefault(same, MetricReading(tensor, float(same), float(needed), same >= needed, float(same)))
             for same, tensor in known(state, unchanged, step, tensors)
         ]
         return checked(step, readings, ("same_steps", "steps"), kinds=UNCHANGED_KINDS)
@@ -175,11 +175,11 @@ class SimilarAcrossRuns(StepRule[SimilarAcrossRunsParameters, StepState]):
                 continue
             apart = None if same else used(state, lambda view, name: furthest(SAME, view, there, name), step, tensor)
             if apart is None:
-                readings.append(Reading(tensor, math.nan, None, not same, math.inf))
+                readings.append(MetricReading(tensor, math.nan, None, not same, math.inf))
             else:
-                readings.append(Reading(tensor, apart[0], apart[1], True, apart[0] / apart[1]))
+                readings.append(MetricReading(tensor, apart[0], apart[1], True, apart[0] / apart[1]))
 
-        def facts(reading: Reading) -> list[Fact]:
+        def facts(reading: MetricReading) -> list[Fact]:
             found = [Fact(name="other_run", value=parameters.other_run)]
             if reading.fires:
                 found.append(Fact(name="tensor", value=str(reading.tensor)))

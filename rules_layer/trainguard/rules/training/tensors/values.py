@@ -9,7 +9,7 @@ from trainguard.rules.change import ChangeCode
 from trainguard.rules.protocol import Percent
 from trainguard.rules.rule_result import FactSheet, Measure, Words
 from trainguard.rules.spec import ParameterHelp
-from trainguard.rules.training.readings import Reading, checked, known, not_saved, variance, zeros
+from trainguard.rules.training.readings import MetricReading, checked, known, not_saved, variance, zeros
 from trainguard.rules.training.step_rule import Check, SelectingParameters, StepRule, StepState
 from trainguard.rules.training.step_words import SELECTION_HELP, step_spec, worded
 
@@ -76,9 +76,9 @@ class AllZero(StepRule[AllZeroParameters, StepState]):
         threshold = parameters.threshold
         tensors = parameters.tensors(step)
         found = known(state, lambda view, name: _percent(state, view, name, threshold), step, tensors)
-        first: dict[float, Reading] = {}
+        first: dict[float, MetricReading] = {}
         readings = [
-            first.setdefault(percent, Reading(tensor, percent, threshold, percent >= threshold, percent))
+            first.setdefault(percent, MetricReading(tensor, percent, threshold, percent >= threshold, percent))
             for percent, tensor in found
         ]
         return checked(step, readings, ("zeros", "%"), kinds=ZERO_KINDS)
@@ -152,7 +152,7 @@ class TensorVariance(StepRule[TensorVarianceParameters, StepState]):
             above = -math.inf if most is None else value - most
             below = -math.inf if least is None else least - value
             if above >= below:
-                readings.append(Reading(tensor, value, most, above > 0.0, above, UNSET if most is None else HIGH))
+                readings.append(MetricReading(tensor, value, most, above > 0.0, above, UNSET if most is None else HIGH))
             else:
-                readings.append(Reading(tensor, value, least, below > 0.0, below, LOW))
+                readings.append(MetricReading(tensor, value, least, below > 0.0, below, LOW))
         return checked(step, readings, ("variance", ""))

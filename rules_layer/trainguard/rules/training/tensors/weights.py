@@ -16,7 +16,7 @@ from trainguard.rules.protocol import NonNegative, PositiveInt
 from trainguard.rules.rule_result import FactSheet, Measure, Words
 from trainguard.rules.spec import ParameterHelp
 from trainguard.rules.training.readings import (
-    Reading,
+    MetricReading,
     abs_mean,
     change_of,
     checked,
@@ -80,13 +80,13 @@ class VanishingGradient(StepRule[VanishingGradientParameters, StepState]):
         found = known(state, abs_mean, step, sorted(step.members(GRADIENTS)))
         # A gradient of exactly zero says that nothing reaches the loss.
         readings = [
-            Reading(tensor, value, threshold, True, -value, ZERO if value == 0.0 else VANISHED)
+            MetricReading(tensor, value, threshold, True, -value, ZERO if value == 0.0 else VANISHED)
             for value, tensor in found
             if value < threshold
         ]
         if found and not readings:
             value, tensor = min([each for each in found if not math.isnan(each[0])] or found)
-            readings = [Reading(tensor, value, threshold, False, -value, FINE)]
+            readings = [MetricReading(tensor, value, threshold, False, -value, FINE)]
         return checked(step, readings, ("mean_absolute_gradient", ""), judged=len(found))
 
 
@@ -162,9 +162,9 @@ class WeightUpdateRatio(StepRule[WeightUpdateRatioParameters, WeightUpdateRatioS
                 continue
             over, under = ratio / large if large else math.inf, small / ratio if ratio else math.inf
             if ratio < small or (under > over and not ratio > large):
-                readings.append(Reading(tensor, ratio, small, ratio < small, under, SMALL))
+                readings.append(MetricReading(tensor, ratio, small, ratio < small, under, SMALL))
             else:
-                readings.append(Reading(tensor, ratio, large, ratio > large, over, LARGE))
+                readings.append(MetricReading(tensor, ratio, large, ratio > large, over, LARGE))
         state.waiting += waits
         return checked(step, readings, ("relative_change", ""))
 
@@ -290,7 +290,7 @@ class PoorWeightInitialization(StepRule[PoorWeightInitializationParameters, Poor
 
 def _variances(
     state: PoorWeightInitializationState, step: StepView, parameters: PoorWeightInitializationParameters
-) -> Reading | None:
+) -> MetricReading | None:
     """Compare the greatest variance with the least; one of zero beside another is infinitely far from it."""
     found = known(state, variance, step, matching(step, parameters.activation_inputs_regex))
     if len(found) < 2 or any(math.isnan(value) for value, _ in found):
@@ -298,12 +298,12 @@ def _variances(
     (least, _), (most, tensor) = min(found), max(found)
     ratio = most / least if least else math.inf if most else 1.0
     threshold = parameters.threshold
-    return Reading(tensor, ratio, threshold, ratio > threshold, _share(ratio, threshold), VARIANCE)
+    return MetricReading(tensor, ratio, threshold, ratio > threshold, _share(ratio, threshold), VARIANCE)
 
 
 def _spreads(
     state: PoorWeightInitializationState, step: StepView, parameters: PoorWeightInitializationParameters
-) -> Reading | None:
+) -> MetricReading | None:
     def spread(view: StepView, tensor: str) -> float | None:
         """Return P95 - P5 of a gradient; of reductions only, its whole range where that is narrow enough to decide."""
         if not view.has_value(tensor):
@@ -328,7 +328,7 @@ def _spreads(
     if not spreads:
         return None
     least, tensor = min(spreads)
-    return Reading(tensor, least, threshold, least < threshold, _share(threshold, least), SPREAD)
+    return MetricReading(tensor, least, threshold, least < threshold, _share(threshold, least), SPREAD)
 
 
 def _lack_extremes(step: StepView, gradients: Sequence[str]) -> bool:
@@ -340,14 +340,14 @@ def _lack_extremes(step: StepView, gradients: Sequence[str]) -> bool:
 
 def _loss(
     state: PoorWeightInitializationState, step: StepView, parameters: PoorWeightInitializationParameters
-) -> Reading | None:
+) -> MetricReading | None:
     tensors = sorted(step.members(LOSSES))
     if (loss := mean_loss(state, step, tensors)) is None:
         return None
     below = state.best is None or math.isnan(state.best) or loss < state.best
     state.best, state.waited = (loss, 0) if below else (state.best, state.waited + 1)
     waited, patience = state.waited, parameters.patience
-    return Reading(tensors[0], float(waited), float(patience), waited >= patience, waited / patience, LOSS)
+    return MetricReading(tensors[0], float(waited), float(patience), waited >= patience, waited / patience, LOSS)
 
 
 def _share(value: float, threshold: float) -> float:

@@ -24,7 +24,7 @@ def _batch(written: str) -> tuple[int | None, int] | None:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Asked:
+class PlanRequest:
     """What a person asks for; None stands for the job's own. ``nodes`` and ``batch_per_gpu`` are as parsed above."""
 
     nodes: Annotated[
