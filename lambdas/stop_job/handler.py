@@ -11,7 +11,7 @@ from trainguard.aws.clients import Clients
 from trainguard.aws.dynamodb.cluster_desk import DynamoClusterDesk
 from trainguard.aws.dynamodb.fire_path import DynamoFireRows
 from trainguard.aws.environment import load_environment
-from trainguard.aws.stoppable import AwsStopCalls
+from trainguard.aws.stop_calls import AwsStopCalls
 from trainguard.stack.actions.stop_job import StopCall, carry_out
 
 logger = Logger()

@@ -9,7 +9,7 @@ import msgspec
 from tests.support.faults import Faults
 from tests.support.memory import MemoryStopBudget
 from tests.support.workload_cluster import Died, MemoryCluster, MemoryDesk
-from trainguard.aws.stoppable import AwsStopCalls
+from trainguard.aws.stop_calls import AwsStopCalls
 from trainguard.core.brakes import NO_BRAKES, Braked, BrakeList, new_brake
 from trainguard.core.errors import PortUnavailableError
 from trainguard.core.finding import Finding

@@ -40,7 +40,7 @@ from tests.infra.done_by_services import DONE_BY_SERVICES, OF_SERVICES, ROLES
 from tests.infra.template import Statement, Template
 from trainguard.aws import function_limits
 from trainguard.aws.lambda_invocations import payload_of
-from trainguard.aws.stoppable import AwsStopCalls
+from trainguard.aws.stop_calls import AwsStopCalls
 from trainguard.core.errors import PortUnavailableError
 from trainguard.core.ports import StreamTask
 from trainguard.core.timestamps import iso_time

@@ -9,7 +9,7 @@ import pytest
 from botocore.exceptions import ClientError
 
 from tests.infra.template import Template
-from trainguard.aws.stoppable import AwsStopCalls
+from trainguard.aws.stop_calls import AwsStopCalls
 from trainguard.stack.actions.fire_row import FireInput, Recorded
 from trainguard.stack.actions.request import StopResult
 from trainguard.stack.actions.stop_job import carry_out
