@@ -19,7 +19,7 @@ from trainguard.core.records import (
     StreamRecord,
     TunedJob,
 )
-from trainguard.engine.diagnosis.case import Assessment, JobCase, assess, diagnose
+from trainguard.engine.diagnosis.case import Assessment, DiagnosedJob, assess, diagnose
 from trainguard.engine.diagnosis.text import report_standing, report_verdict
 from trainguard.engine.family import Families
 from trainguard.engine.jobs.hang_watch import HUNG_JOB, known_hang_of
@@ -217,7 +217,7 @@ class Summariser:
         self._services.jobs.update_status(replace(job, active=False, expires_at=expires_at))
 
 
-def job_context(case: JobCase, expires_at: int | None) -> RowContext:
+def job_context(case: DiagnosedJob, expires_at: int | None) -> RowContext:
     """Return the common parts of a whole job's rows."""
     job, streams = case.job, case.streams
     return RowContext(
@@ -234,7 +234,7 @@ def job_context(case: JobCase, expires_at: int | None) -> RowContext:
     )
 
 
-def job_rows(context: RowContext, case: JobCase, rules: Collection[str] | None = None) -> list[RuleRow]:
+def job_rows(context: RowContext, case: DiagnosedJob, rules: Collection[str] | None = None) -> list[RuleRow]:
     """Return the job's row of each of the rules (None: all), and the report's, as ranked."""
     verdicts = [verdict for verdict in case.verdicts if rules is None or verdict.rule in rules]
     found = {finding.rule: finding for finding in case.findings} if verdicts else {}
@@ -246,7 +246,7 @@ def job_rows(context: RowContext, case: JobCase, rules: Collection[str] | None =
 
 
 def due_rows(
-    context: RowContext, case: JobCase, follow_ups: Sequence[OutboxEntry], *, now: float, finished: bool
+    context: RowContext, case: DiagnosedJob, follow_ups: Sequence[OutboxEntry], *, now: float, finished: bool
 ) -> list[RuleRow]:
     """Return the rows that are to be written now; records them in the job's state.
 

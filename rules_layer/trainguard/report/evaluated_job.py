@@ -8,7 +8,7 @@ import msgspec
 
 from trainguard.core.records import JobRecord, StreamRecord
 from trainguard.core.timestamps import iso_time
-from trainguard.engine.diagnosis.case import Diagnosis, JobCase, case_of, diagnose, unit_verdicts
+from trainguard.engine.diagnosis.case import DiagnosedJob, Diagnosis, case_of, diagnose, unit_verdicts
 from trainguard.engine.family import Families
 from trainguard.engine.installed import FAMILIES
 from trainguard.engine.plan import RulePlan
@@ -36,7 +36,7 @@ class NodeCoverage(msgspec.Struct, frozen=True, kw_only=True):
 
 
 @dataclass(frozen=True)
-class EvaluatedJob(JobCase):
+class EvaluatedJob(DiagnosedJob):
     """A job, its streams, its diagnosis, and what the rules say; ``by_node`` is by rule and node."""
 
     by_node: Mapping[str, Mapping[str, RuleOutcome]] = field(default_factory=dict)

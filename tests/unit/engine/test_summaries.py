@@ -26,7 +26,7 @@ from trainguard.core.records import (
     StreamKey,
     StreamRecord,
 )
-from trainguard.engine.diagnosis.case import JobCase
+from trainguard.engine.diagnosis.case import DiagnosedJob
 from trainguard.engine.installed import FAMILIES
 from trainguard.engine.outbox import RowContext
 from trainguard.engine.profiler.framework_session import FrameworkState
@@ -79,14 +79,16 @@ class Streams(FamilyStreams):
         return [], []
 
 
-def case(*verdicts: RuleOutcome, ledger: Ledger | None = None) -> JobCase:
+def case(*verdicts: RuleOutcome, ledger: Ledger | None = None) -> DiagnosedJob:
     """Return a job that was judged so, of one hour."""
     paid_time = PaidTime("ml.p3.2xlarge", 0.0, 3_600.0, 1)
     known = one_node(hours=1.0) if ledger is None else ledger
-    return JobCase(JOB, PLAN, streams({SYSTEM: (StreamRecord(SYSTEM), Seen())}), verdicts, paid_time, lambda: known)
+    return DiagnosedJob(
+        JOB, PLAN, streams({SYSTEM: (StreamRecord(SYSTEM), Seen())}), verdicts, paid_time, lambda: known
+    )
 
 
-def rows_of(of: JobCase) -> list[RuleRow]:
+def rows_of(of: DiagnosedJob) -> list[RuleRow]:
     return job_rows(CONTEXT, of)
 
 

@@ -85,8 +85,8 @@ def ledger_of(job: JobRecord, plan: RulePlan, streams: JobStreams) -> Ledger:
 
 
 @dataclass(frozen=True)
-class JobCase:
-    """A job, its streams, its verdicts, and the paid time; ``ledger_once`` makes the ledger when first asked."""
+class DiagnosedJob:
+    """A job, its streams, the outcomes of its rules, and the paid time; ``ledger_once`` makes the ledger when first asked."""
 
     job: JobRecord
     plan: RulePlan
@@ -120,11 +120,11 @@ class JobCase:
 
 def case_of(
     job: JobRecord, plan: RulePlan, streams: JobStreams, *, now: float | None = None
-) -> tuple[JobCase, list[Fire]]:
+) -> tuple[DiagnosedJob, list[Fire]]:
     """Judge a job at ``now``, epoch seconds or None; return its case and fires. Moves episodes in ``streams``."""
     ledger = cache(lambda: ledger_of(job, plan, streams))
     verdicts, fires = job_verdicts(job, plan, streams, moment=JobMoment(streams.closed, now, ledger))
-    return JobCase(job, plan, streams, tuple(verdicts), paid_time_of(job, plan, streams), ledger), fires
+    return DiagnosedJob(job, plan, streams, tuple(verdicts), paid_time_of(job, plan, streams), ledger), fires
 
 
 # From this share of the paid time on, lost time is worth a reason.
@@ -179,7 +179,7 @@ class JudgedRules:
         return self.profiled or LEARNING in self.judged
 
 
-def judged_of(case: JobCase) -> JudgedRules:
+def judged_of(case: DiagnosedJob) -> JudgedRules:
     """Sort the rules of a job by whether they could judge it; without those that only inform."""
     by_status: dict[Status, list[str]] = {status: [] for status in Status}
     for verdict in case.verdicts:
@@ -207,19 +207,19 @@ def judged_of(case: JobCase) -> JudgedRules:
     )
 
 
-def _profiled(case: JobCase, decided: Sequence[str]) -> bool:
+def _profiled(case: DiagnosedJob, decided: Sequence[str]) -> bool:
     if any(node.gpu_lost_s for node in case.ledger.nodes):
         return True
     return bool(case.ledger.left_out) and any(spec_of(rule).symptom == LOW_GPUS for rule in decided)
 
 
-def _counted(case: JobCase, name: str) -> int:
+def _counted(case: DiagnosedJob, name: str) -> int:
     records = case.streams.records.items()
     of_times = "system" if name == UNREAD_OBJECTS else None
     return sum(record.counters.get(name, 0) for key, record in records if key.stream != of_times)
 
 
-def _could_find(rule: str, case: JobCase) -> bool:
+def _could_find(rule: str, case: DiagnosedJob) -> bool:
     """Whether a rule that has not judged could have found something on this job."""
     verdict = case.verdict_of(rule)
     if verdict is not None and case.ended and verdict.result.needs_longer:
@@ -263,7 +263,7 @@ class Diagnosis:
         return next((entry.share for entry in self.ledger if entry.bucket is bucket), 0.0)
 
 
-def diagnose(case: JobCase) -> Diagnosis:
+def diagnose(case: DiagnosedJob) -> Diagnosis:
     findings = case.findings
     root = findings[0] if findings else None
     by_rule: dict[str | None, RankedFinding] = {each.rule: each for each in findings}
@@ -289,7 +289,7 @@ def diagnose(case: JobCase) -> Diagnosis:
     )
 
 
-def _level(case: JobCase, judged: JudgedRules, causes: tuple[RankedFinding, ...], unexplained: float) -> Level:
+def _level(case: DiagnosedJob, judged: JudgedRules, causes: tuple[RankedFinding, ...], unexplained: float) -> Level:
     if not causes:
         if not judged.judged or not judged.complete:
             return "unknown"
@@ -308,7 +308,7 @@ def _level(case: JobCase, judged: JudgedRules, causes: tuple[RankedFinding, ...]
 class Assessment:
     """Job-wide ``fires``, ``follow_ups``, and the numbers of the episodes that ``ended``, by rule."""
 
-    case: JobCase
+    case: DiagnosedJob
     fires: tuple[Fire, ...]
     follow_ups: tuple[OutboxEntry, ...]
     ended: Mapping[str, int]

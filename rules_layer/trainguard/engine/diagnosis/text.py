@@ -7,7 +7,7 @@ from trainguard.core.finding import clock_times
 from trainguard.core.records import Status
 from trainguard.core.timestamps import iso_time
 from trainguard.core.units import clause, counted, listed, show_duration, show_money, show_share
-from trainguard.engine.diagnosis.case import SIZEABLE_SHARE, Diagnosis, JobCase, JudgedRules
+from trainguard.engine.diagnosis.case import SIZEABLE_SHARE, DiagnosedJob, Diagnosis, JudgedRules
 from trainguard.engine.streams.session import Gap
 from trainguard.engine.verdicts.episodes import FiringHistory
 from trainguard.engine.verdicts.findings import RankedFinding
@@ -46,14 +46,14 @@ class Sentences:
     code: ChangeCode
 
 
-def sentences_of(case: JobCase, diagnosis: Diagnosis) -> Sentences:
+def sentences_of(case: DiagnosedJob, diagnosis: Diagnosis) -> Sentences:
     root = diagnosis.root
     health = _without_findings(case, diagnosis) if root is None else _with_findings(case, diagnosis, root)
     code, change = _change(case, diagnosis)
     return Sentences(health, change, _cost(case, diagnosis), code)
 
 
-def _with_findings(case: JobCase, found: Diagnosis, root: RankedFinding) -> str:
+def _with_findings(case: DiagnosedJob, found: Diagnosis, root: RankedFinding) -> str:
     parts = [f"{_opening(case, found, root)} {_because(case, found, root)} ({_marked(root, case)})"]
     others = [each for each in found.causes[1:] if each.clause or each.loss is None or each.loss.share >= NAMED_SHARE]
     named = [f"{_clause(each)} ({each.rule}, {each.finding.severity})" for each in others[:NAMED_CAUSES]]
@@ -69,7 +69,7 @@ def _with_findings(case: JobCase, found: Diagnosis, root: RankedFinding) -> str:
     return f"{'; '.join(parts)}."
 
 
-def _opening(case: JobCase, found: Diagnosis, root: RankedFinding) -> str:
+def _opening(case: DiagnosedJob, found: Diagnosis, root: RankedFinding) -> str:
     if not (root.ongoing or case.ended):
         return "Nothing is wrong now, but earlier in this job"
     tense = "was" if case.ended else "is"
@@ -80,7 +80,7 @@ def _opening(case: JobCase, found: Diagnosis, root: RankedFinding) -> str:
     return f"This job {'had' if case.ended else 'has'} a small fault:"
 
 
-def _because(case: JobCase, found: Diagnosis, root: RankedFinding) -> str:
+def _because(case: DiagnosedJob, found: Diagnosis, root: RankedFinding) -> str:
     if root.loss is None or not root.loss.share or found.lost_share is None or found.busy_share is None:
         return _clause(root)
     part = "mostly because" if root.loss.share >= MOSTLY * found.lost_share else "in part because"
@@ -91,7 +91,7 @@ def _clause(finding: RankedFinding) -> str:
     return finding.clause or f"{finding.rule} fired"
 
 
-def _worked(case: JobCase, found: Diagnosis) -> str:
+def _worked(case: DiagnosedJob, found: Diagnosis) -> str:
     if found.busy_share is None or not found.judged.profiled:
         return ""
     gpus = sum(node.gpus for node in case.ledger.nodes)
@@ -101,7 +101,7 @@ def _worked(case: JobCase, found: Diagnosis) -> str:
     return worked if unseen < SIZEABLE_SHARE else f"{worked}, {show_share(unseen)} of which has no samples"
 
 
-def _without_findings(case: JobCase, found: Diagnosis) -> str:
+def _without_findings(case: DiagnosedJob, found: Diagnosis) -> str:
     judged, worked = found.judged, "; ".join(_paid_time(case, found))
     rules = counted(len(judged.judged), "rule")
     if found.level == "healthy":
@@ -123,7 +123,7 @@ def _without_findings(case: JobCase, found: Diagnosis) -> str:
     return f"{'; '.join(parts)}."
 
 
-def _without_verdict(case: JobCase, found: Diagnosis, worked: str) -> str:
+def _without_verdict(case: DiagnosedJob, found: Diagnosis, worked: str) -> str:
     judged = found.judged
     parts = [worked] if worked else []
     if found.lacks_reason:
@@ -134,7 +134,7 @@ def _without_verdict(case: JobCase, found: Diagnosis, worked: str) -> str:
     return f"{'No verdict' if case.ended else 'No verdict yet'}: {'; '.join(parts)}."
 
 
-def _paid_time(case: JobCase, found: Diagnosis) -> list[str]:
+def _paid_time(case: DiagnosedJob, found: Diagnosis) -> list[str]:
     worked = _worked(case, found)
     known = [entry for entry in found.ledger if entry.bucket not in _NO_REASON and entry.share >= SIZEABLE_SHARE]
     if not worked or not known:
@@ -143,7 +143,7 @@ def _paid_time(case: JobCase, found: Diagnosis) -> list[str]:
     return [worked, f"{show_share(largest.share)} of it was {BUCKET_WORDS[largest.bucket]}"]
 
 
-def _silent(judged: JudgedRules, case: JobCase) -> list[str]:
+def _silent(judged: JudgedRules, case: DiagnosedJob) -> list[str]:
     waiting = "too little data" if case.ended else "not enough data yet"
     kinds = (
         ("in error", judged.failed, ""),
@@ -187,7 +187,7 @@ def _gap(gap: Gap) -> str:
     return f"{gap.node} has no samples for {show_duration(gap.seconds)} of its {show_duration(gap.of_s)}{when}"
 
 
-def _marked(finding: RankedFinding, case: JobCase) -> str:
+def _marked(finding: RankedFinding, case: DiagnosedJob) -> str:
     affected, nodes = finding.verdict.reach
     parts = [finding.rule, str(finding.finding.severity)]
     if affected < nodes:
@@ -203,7 +203,7 @@ def _marked(finding: RankedFinding, case: JobCase) -> str:
     return ", ".join(parts)
 
 
-def _change(case: JobCase, found: Diagnosis) -> Advice:
+def _change(case: DiagnosedJob, found: Diagnosis) -> Advice:
     root, judged = found.root, found.judged
     if root is not None:
         said = root.finding.advice or f"Look at what {root.rule} says: {root.finding.reason}"
@@ -220,7 +220,7 @@ def _change(case: JobCase, found: Diagnosis) -> Advice:
     return _of_ledger(case, found) or _nothing(case, found)
 
 
-def _of_ledger(case: JobCase, found: Diagnosis) -> Advice | None:
+def _of_ledger(case: DiagnosedJob, found: Diagnosis) -> Advice | None:
     """Say where to look for a loss that only the ledger knows; None without one."""
     if found.level == "unknown" and case.ended and found.share_of(Bucket.START_UP) >= MOSTLY:
         said = "Find out what the job did before its GPUs first worked: its log of that time says it."
@@ -240,7 +240,7 @@ def _of_ledger(case: JobCase, found: Diagnosis) -> Advice | None:
     return ChangeCode.RECORD_KERNEL_TRACE, said
 
 
-def _nothing(case: JobCase, found: Diagnosis) -> Advice:
+def _nothing(case: DiagnosedJob, found: Diagnosis) -> Advice:
     judged, lost = found.judged, found.lost_share
     if not judged.judged and not case.ended:
         return ChangeCode.WAIT_FOR_DATA, "Nothing can be advised yet."
@@ -256,12 +256,12 @@ def _nothing(case: JobCase, found: Diagnosis) -> Advice:
     return code, f"{nothing}." if saving is None else f"{nothing}, but it can cost less: {saving}"
 
 
-def smaller_instance(case: JobCase) -> str | None:
+def smaller_instance(case: DiagnosedJob) -> str | None:
     text = [each.result for each in case.verdicts if each.result.oversized and not each.history.times_fired]
     return text[0].reason if text else None
 
 
-def _cost(case: JobCase, found: Diagnosis) -> str:
+def _cost(case: DiagnosedJob, found: Diagnosis) -> str:
     estimate = case.paid_time.estimate()
     if found.lost_share is None or not found.judged.profiled:
         return f"No GPU was sampled, so what the paid time went into is unknown; {_spent(estimate, case)}."
@@ -286,18 +286,18 @@ def _cost(case: JobCase, found: Diagnosis) -> str:
     return f"{'; '.join(sentences)}."
 
 
-def _paid(case: JobCase) -> str:
+def _paid(case: DiagnosedJob) -> str:
     return "paid" if case.ended else "paid so far"
 
 
-def _spent(estimate: CostEstimate | Unpriced, case: JobCase) -> str:
+def _spent(estimate: CostEstimate | Unpriced, case: DiagnosedJob) -> str:
     if isinstance(estimate, Unpriced):
         hours = "" if estimate.instance_hours is None else f" for {estimate.instance_hours:,.2f} instance hours"
         return f"what was paid{hours} is not known, because {estimate.why}"
     return f"{show_money(estimate.spent, estimate.currency)} {'was' if case.ended else 'has been'} {_paid(case)}"
 
 
-def counted_rules(case: JobCase, judged: JudgedRules) -> str:
+def counted_rules(case: DiagnosedJob, judged: JudgedRules) -> str:
     """Say for example ``11 rules: 8 judged, 2 not applicable, 1 in error (its name).``."""
     parts = [f"{len(judged.judged)} judged"]
     for rules, word in (
@@ -312,7 +312,7 @@ def counted_rules(case: JobCase, judged: JudgedRules) -> str:
     return f"{counted(len(case.verdicts), 'rule')}: {', '.join(parts)}."
 
 
-def report_verdict(case: JobCase, diagnosis: Diagnosis) -> RuleOutcome:
+def report_verdict(case: DiagnosedJob, diagnosis: Diagnosis) -> RuleOutcome:
     """Return the report's verdict; its kind is the diagnosis's level, its facts are the ledger."""
     fault = case.plan.faults.get(PROFILER_REPORT)
     root = diagnosis.root
@@ -330,7 +330,7 @@ def report_verdict(case: JobCase, diagnosis: Diagnosis) -> RuleOutcome:
     return replace(standing, result=result)
 
 
-def report_standing(case: JobCase) -> RuleOutcome:
+def report_standing(case: DiagnosedJob) -> RuleOutcome:
     """Return how the report's row stands, without its words; it never fires."""
     statuses = [shown_status(verdict) for verdict in case.verdicts]
     running = [each for each in statuses if each is not Status.DISABLED]

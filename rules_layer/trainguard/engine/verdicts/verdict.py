@@ -87,7 +87,7 @@ class RuleOutcome:
 
 @dataclass(frozen=True, slots=True)
 class Fire:
-    """A verdict with which an episode begins at the watermark ``at``; ``ledger`` None: nothing known of the GPUs."""
+    """An outcome with which an episode begins at the watermark ``at``; ``ledger`` None: nothing known of the GPUs."""
 
     verdict: RuleOutcome
     at: float
