@@ -86,7 +86,7 @@ def ledger_of(job: JobRecord, plan: RulePlan, streams: JobStreams) -> Ledger:
 
 @dataclass(frozen=True)
 class DiagnosedJob:
-    """A job, its streams, the outcomes of its rules, and the paid time; ``ledger_once`` makes the ledger when first asked."""
+    """A job, its streams, its rules' outcomes, and the paid time; ``ledger_once`` makes the ledger when first asked."""
 
     job: JobRecord
     plan: RulePlan
