@@ -1,10 +1,22 @@
 """The one exception hierarchy: every error names the object, the field, the value and what would be right."""
 
+import traceback
 from collections.abc import Mapping, Sequence
+from pathlib import PurePath
 
 
 class TrainGuardError(Exception):
     """Base of everything that TrainGuard raises on purpose."""
+
+
+def error_text(error: BaseException) -> str:
+    """Return an error's kind and text; of one that nobody foresaw also the innermost line outside of numpy."""
+    kind = type(error).__name__
+    if not isinstance(error, TrainGuardError):
+        lines = traceback.extract_tb(error.__traceback__)
+        if own := [each for each in lines if "numpy" not in PurePath(each.filename).parts]:
+            kind += f" in {'/'.join(PurePath(own[-1].filename).parts[-2:])}:{own[-1].lineno}"
+    return f"{kind}: {error}"
 
 
 class UnusableError(TrainGuardError):

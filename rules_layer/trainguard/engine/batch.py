@@ -12,6 +12,7 @@ from trainguard.core.errors import (
     StateConflictError,
     TooManyNamesError,
     TrainGuardError,
+    error_text,
 )
 from trainguard.core.layout import ProfileRoot
 from trainguard.core.ports import Services, Timing
@@ -177,7 +178,7 @@ class BatchProcessor:
             what = "port_failures"
         elif isinstance(error, StateConflictError):
             what = "state_conflicts_exhausted"
-        self._journal.count(what, job=job, node=node, reason=f"{type(error).__name__}: {error}")
+        self._journal.count(what, job=job, node=node, reason=error_text(error))
         return list(message_ids)
 
 

@@ -11,7 +11,7 @@ from urllib.parse import unquote_plus
 
 import msgspec
 
-from trainguard.core.errors import MessageError, PortUnavailableError, UnreadableKeyError
+from trainguard.core.errors import MessageError, PortUnavailableError, UnreadableKeyError, error_text
 from trainguard.core.layout import EndKey, ProfileRoot, is_future, parse_job_file_key
 from trainguard.core.ports import StreamTask
 from trainguard.core.records import StreamKey
@@ -177,7 +177,7 @@ def sort_messages(
                 refusals.append(Refusal(message.message_id, "port_failures", str(error), is_delivered_again=True))
             except Exception as error:
                 # A defect of TrainGuard must not fail the other messages of the batch.
-                reason = f"{type(error).__name__}: {error}"
+                reason = error_text(error)
                 refusals.append(Refusal(message.message_id, "evaluation_failures", reason, is_delivered_again=True))
     return list(jobs.values()), refusals
 

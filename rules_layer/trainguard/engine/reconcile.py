@@ -11,7 +11,7 @@ from dataclasses import dataclass, replace
 from math import ceil
 from zlib import crc32
 
-from trainguard.core.errors import PortUnavailableError, StateDamagedError
+from trainguard.core.errors import PortUnavailableError, StateDamagedError, error_text
 from trainguard.core.ports import Journal, ReconcileRequest, ReconcileRequests, Services, StreamTask, Timing
 from trainguard.core.records import FIRST_FAMILY, JobRecord, StreamKey, StreamRecord
 from trainguard.core.stores import Jobs
@@ -134,7 +134,7 @@ class Reconciler:
             with _no_collections():
                 return ReconcileOutcome(_Reconciliation(request, self._services, timing, self._families).make())
         except Exception as error:
-            return ReconcileOutcome(failed=f"{type(error).__name__}: {error}")
+            return ReconcileOutcome(failed=error_text(error))
 
     def send(self, requests: Sequence[ReconcileRequest]) -> Mapping[str, str]:
         """Reconcile every job in this process; return, by job, why one failed."""

@@ -7,7 +7,7 @@ from dataclasses import replace
 from functools import partial
 from pathlib import Path
 
-from trainguard.core.errors import TrainGuardError, UnreadableRunError
+from trainguard.core.errors import TrainGuardError, UnreadableRunError, error_text
 from trainguard.core.finding import Finding
 from trainguard.core.layout import S3
 from trainguard.core.records import RuleRow, Status
@@ -85,7 +85,7 @@ def _judged(settings: GivenSettings, write: WriteReport | None, task: tuple[Foun
         return _not_judged(settings, run, shown, f"Not read: {fault}", fault)
     except Exception as fault:
         # A reader that fails in a way nobody thought of costs its own job and no other.
-        return _not_judged(settings, run, shown, f"Not read: {type(fault).__name__}: {fault}", fault)
+        return _not_judged(settings, run, shown, f"Not read: {error_text(fault)}", fault)
 
 
 def _not_judged(settings: GivenSettings, run: FoundRun, shown: str, why: str, fault: Exception) -> JudgedJob:

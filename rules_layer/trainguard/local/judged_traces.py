@@ -3,7 +3,7 @@
 import dataclasses
 from collections.abc import Callable
 
-from trainguard.core.errors import KernelTraceError, ObjectMissingError, PortUnavailableError
+from trainguard.core.errors import KernelTraceError, ObjectMissingError, PortUnavailableError, error_text
 from trainguard.kernels.columns import Trace
 from trainguard.kernels.document import KernelProfiles, RankProfile
 from trainguard.kernels.join import across_ranks
@@ -38,7 +38,7 @@ def profiles_of(
             unread[name] = str(fault)
         except Exception as fault:
             # What nobody thought of in one file must not cost the others.
-            unread[name] = f"{type(fault).__name__}: {fault}"
+            unread[name] = error_text(fault)
     if not ranks and not snapshots:
         name, reason = next(iter(unread.items()))
         raise KernelTraceError(f"{place.place} ({name})" if len(place.names) > 1 else place.place, reason)

@@ -12,7 +12,7 @@ from itertools import islice
 from pathlib import Path
 from typing import TypeVar
 
-from trainguard.core.errors import KernelTraceError, ProfileSourceError
+from trainguard.core.errors import KernelTraceError, ProfileSourceError, error_text
 from trainguard.core.layout import RESULTS_FOLDER, ProfileRoot
 from trainguard.core.ports import ByteStream, ListedObject, ReadableObjects
 from trainguard.core.records import JobRecord, StreamKey, StreamRecord
@@ -207,7 +207,7 @@ def _read(
             unread[name] = "it takes more memory than there is"
         except Exception as fault:
             # A reader that fails in a way nobody thought of must not cost the job its other verdicts.
-            unread[name] = f"{type(fault).__name__}: {fault}"
+            unread[name] = error_text(fault)
     return sorted(found, key=rank_place), unread
 
 

@@ -16,7 +16,7 @@ from pathlib import Path
 from types import TracebackType
 from typing import Any, Self, TypeVar, cast
 
-from trainguard.core.errors import ObjectMissingError, TelemetryFormatError, WorkerDiedError
+from trainguard.core.errors import ObjectMissingError, TelemetryFormatError, WorkerDiedError, error_text
 from trainguard.formats.profile.keys import SystemKey
 from trainguard.formats.profile.system import MAX_OBJECT_BYTES, Samples, read_system_object
 from trainguard.local.profile import Profile
@@ -146,7 +146,7 @@ def _answer(function: Callable[[T], R], item: T) -> tuple[bool, Any]:
     try:
         return True, function(item)
     except Exception as fault:
-        return False, f"{type(fault).__name__}: {fault}"
+        return False, error_text(fault)
 
 
 # At 3 MB a node-minute, 48 MB.
@@ -183,7 +183,7 @@ def read_samples(task: SystemTask) -> Samples | Unreadable:
         return Unreadable(fault.reason, foreseen=True)
     except Exception as fault:
         # As in the deployed stack, a reader that fails in a way nobody thought of costs its own object and no other.
-        return Unreadable(f"{type(fault).__name__}: {fault}", foreseen=False)
+        return Unreadable(error_text(fault), foreseen=False)
 
 
 class SamplesAhead:

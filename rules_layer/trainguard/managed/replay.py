@@ -14,7 +14,7 @@ from typing import Any, Generic, TypeVar
 
 import numpy as np
 
-from trainguard.core.errors import RuleConfigError
+from trainguard.core.errors import RuleConfigError, error_text
 from trainguard.managed.framework_reader import FrameworkFile, read_framework_file
 from trainguard.managed.framework_stream import ManagedFrameworkStream
 from trainguard.managed.parameters import (
@@ -118,7 +118,7 @@ def replay(
                 try:
                     step(rule)
                 except Exception as fault:
-                    failed[rule.name] = f"{type(fault).__name__}: {fault}"
+                    failed[rule.name] = error_text(fault)
 
     windows = _Windows(files, read, file_map)
     with np.errstate(over="ignore", invalid="ignore"):  # hostile numbers become infinite; there is nobody to warn

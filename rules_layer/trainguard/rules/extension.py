@@ -12,7 +12,7 @@ from typing import Any
 
 import msgspec
 
-from trainguard.core.errors import RuleLoadError
+from trainguard.core.errors import RuleLoadError, error_text
 from trainguard.rules.protocol import (
     AnyFrameworkRule,
     AnyJobRule,
@@ -73,7 +73,7 @@ def installed(reserved: Sequence[str]) -> Extension:
     try:
         return Extension.of(rules_of(importlib.import_module(marker.PACKAGE), reserved))
     except (Exception, SystemExit) as fault:
-        told = f"{type(fault).__name__}: {fault}"
+        told = error_text(fault)
         return Extension(
             faults={
                 name: RuleLoadError(name, f"package {marker.PACKAGE}", told, "one that can be imported")
@@ -111,7 +111,7 @@ def rule_named(place: str) -> AnyRule:
         found = getattr(importlib.import_module(module), name)
         rule = found() if isinstance(found, type) else found
     except (Exception, SystemExit) as fault:
-        told = f"{type(fault).__name__}: {fault}"
+        told = error_text(fault)
         raise RuleLoadError(place, "rule", told, _IMPORTABLE) from fault
     check_rule(rule)
     return rule  # type: ignore[no-any-return]  # what a person names can be anything; it was checked
@@ -134,7 +134,7 @@ def check_rule(rule: Any) -> None:
         clear_after_s = rule.clear_after_s(parameters, _INTERVAL_S)
         window = rule.window_points(parameters, _INTERVAL_S) if isinstance(rule, SystemRule) else 0
     except Exception as fault:
-        told = f"{type(fault).__name__}: {fault}"
+        told = error_text(fault)
         raise RuleLoadError(name, "clear_after_s or window_points", told, "an answer to the defaults") from fault
     check_clear_after(name, clear_after_s)
     check_window(name, window)
@@ -175,7 +175,7 @@ def _check_spec(rule: Any, parameters: RuleParameters) -> None:
     try:
         spec.condition.format_map(msgspec.structs.asdict(parameters))
     except (AttributeError, KeyError, ValueError, IndexError) as fault:
-        told = f"{type(fault).__name__}: {fault}"
+        told = error_text(fault)
         raise RuleLoadError(rule.name, "spec.condition", told, "a text with {parameter} for its values") from fault
 
 

@@ -20,6 +20,7 @@ from trainguard.core.errors import (
     RegionError,
     RequestError,
     TrainGuardError,
+    error_text,
 )
 from trainguard.engine.jobs.replay_names import JOB_NAME, replayed_job
 
@@ -115,7 +116,7 @@ def _failed(fault: Exception) -> CheckResult:
         if isinstance(problem, DeploymentError):
             return warn(problem.what, problem.remedy)
         return warn(str(problem), "It is not checked: try again.")
-    return warn(f"the check itself failed ({type(fault).__name__}: {fault})", "Please report this line.")
+    return warn(f"the check itself failed ({error_text(fault)})", "Please report this line.")
 
 
 def _unanswered(fault: UnansweredError) -> CheckResult:

@@ -6,7 +6,7 @@ from importlib.util import module_from_spec, spec_from_file_location
 from pathlib import Path
 from types import ModuleType
 
-from trainguard.core.errors import RequestError, RuleLoadError
+from trainguard.core.errors import RequestError, RuleLoadError, error_text
 from trainguard.rules.extension import MARKER, RULES, AnyRule, rule_named, rules_of
 
 _REGISTRY = "trainguard.rules.registry"
@@ -58,7 +58,7 @@ def _imported(folder: Path) -> ModuleType:
     try:
         spec.loader.exec_module(module)
     except (Exception, SystemExit) as fault:
-        message = f"{type(fault).__name__}: {fault}"
+        message = error_text(fault)
         raise RuleLoadError(name, "package", message, "one that can be imported") from fault
     return module
 

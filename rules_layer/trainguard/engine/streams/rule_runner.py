@@ -7,7 +7,7 @@ from typing import Any, Generic, TypeVar
 import msgspec
 import numpy as np
 
-from trainguard.core.errors import PortUnavailableError, RuleConfigError, RuleFailedError, RuleLoadError
+from trainguard.core.errors import PortUnavailableError, RuleConfigError, RuleFailedError, RuleLoadError, error_text
 from trainguard.core.records import Status
 from trainguard.engine.plan import RulePlan
 from trainguard.engine.streams.sandbox import sandboxed
@@ -264,7 +264,7 @@ class RuleRunner(Generic[R]):
         """Set a rule to ERROR on this stream; of a custom rule's state nothing is kept."""
         entry = self._stored[rule.name]
         if entry.fault is None:
-            entry.fault = f"{type(fault).__name__}: {fault}"[:FAULT_LENGTH]
+            entry.fault = error_text(fault)[:FAULT_LENGTH]
             self.raised.append(f"{rule.name}: {entry.fault}")
         if is_custom(rule):
             entry.data = b""

@@ -18,6 +18,7 @@ from trainguard.core.errors import (
     StateConflictError,
     StateDamagedError,
     TelemetryFormatError,
+    error_text,
 )
 from trainguard.core.ports import Journal
 from trainguard.core.records import JobRecord, StreamKey, StreamRecord
@@ -216,7 +217,7 @@ class Session(ABC, Generic[S]):
             raise
         except Exception as error:
             # An unforeseen fault of a reader must not block the node for good.
-            return self._settle(key, Counter({"bad_objects": 1}), [], f"object {key}: {type(error).__name__}: {error}")
+            return self._settle(key, Counter({"bad_objects": 1}), [], f"object {key}: {error_text(error)}")
         tally, fires = fold(parsed)
         return self._settle(key, tally, fires, None)
 

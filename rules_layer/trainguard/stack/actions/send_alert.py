@@ -8,7 +8,7 @@ import msgspec
 
 from trainguard.core.brakes import Brake, Braked, BrakeList
 from trainguard.core.canary_name import CANARY_KIND, is_canary
-from trainguard.core.errors import PortUnavailableError, TrainGuardError
+from trainguard.core.errors import PortUnavailableError, TrainGuardError, error_text
 from trainguard.core.ports import Journal
 from trainguard.core.records import AlertKind
 from trainguard.core.timestamps import iso_time
@@ -93,7 +93,7 @@ class AlertSender:
         except Exception as fault:
             if call["fire"].get("kind") == AlertKind.WARNING.value:
                 raise
-            return bare_alert(call, brake), [f"ComposeAlert: {type(fault).__name__}: {fault}"]
+            return bare_alert(call, brake), [f"ComposeAlert: {error_text(fault)}"]
         return alert, []
 
     def _errors(

@@ -6,7 +6,7 @@ from contextlib import AbstractContextManager
 import msgspec
 from msgspec.structs import replace
 
-from trainguard.core.errors import KernelTraceError, ObjectMissingError, PortUnavailableError
+from trainguard.core.errors import KernelTraceError, ObjectMissingError, PortUnavailableError, error_text
 from trainguard.core.ports import ByteStream, ProfileObjects
 from trainguard.kernels.captures.digest import MOST_FULL_BYTES, BriefDigest, FullDigest, brief, stored
 from trainguard.kernels.memory.entries import SnapshotProfile
@@ -52,7 +52,7 @@ def _read(
         raise
     except Exception as fault:
         # What nobody thought of in one trace must not cost the capture its other ranks.
-        return None, f"{type(fault).__name__}: {fault}"
+        return None, error_text(fault)
 
 
 def _digest(item: TraceItem, open_stream: Callable[[], ByteStream]) -> FullDigest | SnapshotProfile:

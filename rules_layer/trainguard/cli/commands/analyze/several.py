@@ -9,7 +9,7 @@ from trainguard.cli.output.files import write_files
 from trainguard.cli.output.progress import ProgressBar
 from trainguard.cli.output.rendering import Block, Line, Shown, TerminalColumn, status_cell, table
 from trainguard.cli.output.result import CommandResult
-from trainguard.core.errors import OutputError, TrainGuardError
+from trainguard.core.errors import OutputError, TrainGuardError, error_text
 from trainguard.core.records import Status
 from trainguard.core.units import counted
 from trainguard.local.fleet import folder_names, shown_places
@@ -110,7 +110,7 @@ def _judged(
                 yield place, None, Analysis(place=place, fault=f"Not read: {fault}")
             except Exception as fault:
                 # A reader that fails in a way nobody thought of costs its own run and no other.
-                yield place, None, Analysis(place=place, fault=f"Not read: {type(fault).__name__}: {fault}")
+                yield place, None, Analysis(place=place, fault=f"Not read: {error_text(fault)}")
             progress.applied(run.size, None)
 
 
