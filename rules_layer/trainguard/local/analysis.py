@@ -107,16 +107,25 @@ class Progress(Protocol):
 
 
 def report_of(done: ProfileEvaluation) -> BuiltReport:
-    """Build the report of a job, of scope ``full`` where there are time lines."""
+    """Build the report of a job, of scope ``full`` where there are time lines or its training."""
     built = build_report(done.job, done.records, now=time.time(), plan=done.plan, digests=done.digests)
     built = built.without_kernel_files()
     return built if done.shown is None else built.with_training(done.shown)
 
 
 def evaluated_profile(
-    profile: Profile, job: JobRecord, plan: RulePlan, progress: Progress | None, *, timelines: bool = True
+    profile: Profile,
+    job: JobRecord,
+    plan: RulePlan,
+    progress: Progress | None,
+    *,
+    timelines: bool = True,
+    training: bool = True,
 ) -> ProfileEvaluation:
-    """Evaluate a profile by all rules and put it over time, in one pass; raises as `evaluate_profile` does."""
+    """Evaluate a profile by all rules, and read what else a report shows: ``timelines``, series of the ``training``.
+
+    Raises as `evaluate_profile` does.
+    """
     known = replace(
         job,
         instance_count=job.instance_count or profile.instances,
@@ -139,7 +148,7 @@ def evaluated_profile(
         records, of_rules, notes = evaluate_training(done.job, plan, FAMILIES, profile.training)
         streams += records
         done = replace(done, streams=of_rules, notes=(*done.notes, *notes))
-        if timelines:
+        if training:
             names = scalar_names(plan)
             done = replace(done, shown=digest_training(profile.training, job.job, records, of_rules, names))
     # What could not be read counts at the first stream; a cut end of a file is no more.
