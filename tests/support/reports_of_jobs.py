@@ -10,13 +10,13 @@ from tests.support.small_job import JOB, START, Upload, uploads
 from tests.unit.local.places import write
 from trainguard.core.records import JobRecord
 from trainguard.engine.installed import FAMILIES
-from trainguard.local.analysis import NodeDigests, profile_axis
+from trainguard.local.analysis import profile_axis
 from trainguard.local.engine import ProfileEvaluation, evaluate_profile
 from trainguard.local.pool import WorkerPool
 from trainguard.local.profile import read_profile
 from trainguard.local.sources import open_folder
 from trainguard.report.job.build import BuiltReport, build_report
-from trainguard.report.timeline.digest import NodeDigest
+from trainguard.report.timeline.digest import NodeDigest, NodeDigests
 
 RECORDINGS = Path(__file__).parents[2] / "events" / "jobs"
 RECORDED = sorted(path.stem for path in RECORDINGS.glob("*.npz"))
@@ -47,7 +47,7 @@ def judge(place: Path, job: JobRecord | None = None) -> JudgedProfile:
     known = job or JobRecord(profile.root.job, "arn:unknown", "profiles", "", instance_type="ml.g5.12xlarge")
     known = replace(known, instance_count=known.instance_count or profile.instances)
     with WorkerPool(0) as pool:
-        tap = NodeDigests(profile_axis(profile))
+        tap = NodeDigests(profile_axis(profile, known))
         evaluation = evaluate_profile(known, FAMILIES.plan(known), profile, pool, digests=tap)
     return JudgedProfile(evaluation, tap.in_order())
 

@@ -4,30 +4,31 @@ import time
 from collections.abc import Sequence
 from contextlib import AbstractContextManager, nullcontext
 from dataclasses import replace
+from functools import partial
 from statistics import median
 from typing import Protocol
 
-from trainguard.core.errors import PortUnavailableError
 from trainguard.core.records import JobRecord
 from trainguard.engine.diagnosis.case import NOT_JUDGED_DEVICES
 from trainguard.engine.installed import FAMILIES
 from trainguard.engine.plan import RulePlan
+from trainguard.engine.streams.session import Unreadable, readable
 from trainguard.engine.training.stream import scalar_names
 from trainguard.formats.profile.assemble import SAMPLING_INTERVALS_S, estimate_interval_s
-from trainguard.formats.profile.keys import MINUTE_S
+from trainguard.formats.profile.keys import MINUTE_S, SystemKey
 from trainguard.formats.profile.system import MINUTE_AFTER_S, MINUTE_BEFORE_S
 from trainguard.formats.runs.run import CUT
 from trainguard.kernels.captures.keys import KERNELS
-from trainguard.local.engine import ProfileEvaluation, Watcher, by_stream, evaluate_profile, schedule
+from trainguard.local.engine import Planned, ProfileEvaluation, Watcher, by_stream, evaluate_profile, schedule
 from trainguard.local.kernels import evaluate_kernels
-from trainguard.local.pool import SMALLEST_BYTES, BodiesAhead, SamplesAhead, Unreadable, WorkerPool, workers_for
+from trainguard.local.pool import SMALLEST_BYTES, BodiesAhead, SamplesAhead, WorkerPool, workers_for
 from trainguard.local.profile import Profile, node_source
 from trainguard.local.training import digest_training, evaluate_training
 from trainguard.local.training_files import declared
 from trainguard.report.job.build import BuiltReport, build_report
 from trainguard.report.job.coverage import CUT_FILES, UNREAD_PARTS
-from trainguard.report.timeline.digest import NodeDigest, read_framework
-from trainguard.report.timeline.series import TimeAxis, axis_for
+from trainguard.report.timeline.digest import NodeDigest, NodeDigests, read_framework
+from trainguard.report.timeline.series import TimeAxis, axis_for, job_span
 
 _MICROSECONDS = 1_000_000
 # How long before its end the first framework object of a job without system metrics is taken to begin.
@@ -37,68 +38,44 @@ _FIRST_OBJECT_S = 10 * MINUTE_S
 _LOOKED_AT = 2
 
 
-class NodeDigests(dict[str, NodeDigest]):
-    """One digest of each node that was met."""
-
-    def __init__(self, axis: TimeAxis) -> None:
-        super().__init__()
-        self._axis = axis
-
-    def __missing__(self, node: str) -> NodeDigest:
-        digest = self[node] = NodeDigest(node, self._axis)
-        return digest
-
-    def in_order(self) -> list[NodeDigest]:
-        return [self[node] for node in sorted(self)]
-
-
 def digest_profile(
-    profile: Profile, pool: WorkerPool, watch: Watcher | None = None, *, axis: TimeAxis | None = None
+    profile: Profile, pool: WorkerPool, watch: Watcher | None = None, *, axis: TimeAxis
 ) -> list[NodeDigest]:
-    """Digest a profile without judging it; unreadable objects are left out: the rules' pass counts them.
+    """Digest a profile without judging it; unreadable objects are left out: the rules' pass counts and names them.
 
-    ``axis`` is `profile_axis` by default. Raises PortUnavailableError; WorkerDiedError.
+    Raises PortUnavailableError; WorkerDiedError.
     """
-    digests = NodeDigests(profile_axis(profile) if axis is None else axis)
+    digests = NodeDigests(axis)
     minutes, framework = by_stream(schedule(profile))
-    ahead = SamplesAhead(profile, minutes, pool)
-    for key, minute in minutes:
-        samples = ahead.take(key)
-        if not isinstance(samples, Unreadable):
-            digests[minute.node].add_samples(samples)
-        if watch is not None:
-            watch(profile.size_of(key), float(minute.minute))
+    samples = SamplesAhead(profile, minutes, pool)
     bodies = BodiesAhead(profile.source, [profile.files[key] for key, _ in framework])
     sources = {node: node_source(profile, node, bodies.read) for node in profile.nodes}
-    for key, parsed in framework:
-        try:
-            events = read_framework(sources[parsed.node], key, parsed)
-        except PortUnavailableError:
-            raise
-        except Exception:
-            # As in the rules' pass, which counts and names it, an object costs itself and no other.
-            events = None
-        if events is not None:
-            digests[parsed.node].add_events(events)
+    objects: list[Planned] = [*minutes, *framework]
+    for key, named in objects:
+        parsed = (
+            samples.take(key)
+            if isinstance(named, SystemKey)
+            else readable(key, partial(read_framework, sources[named.node], key, named))
+        )
+        if not isinstance(parsed, Unreadable):
+            digests.add(named.node, parsed)
         if watch is not None:
-            watch(profile.size_of(key), parsed.end_us / _MICROSECONDS)
+            watch(profile.size_of(key), named.named_at)
     return digests.in_order()
 
 
-def profile_axis(profile: Profile, *, started_at: float | None = None, ended_at: float | None = None) -> TimeAxis:
-    """Return the axis from the first object, or the job's start, to the last, or the job's end, epoch seconds.
+def profile_axis(profile: Profile, job: JobRecord) -> TimeAxis:
+    """Return the axis of a job's profile, whose objects' names tell the time of its data.
 
     How many GPUs a node has, and how often they are sampled, is taken from the first objects of three nodes.
     """
     minutes = [key.minute for node in profile.nodes.values() for key in node.minutes.values()]
     ends = [key.end_us / _MICROSECONDS for node in profile.nodes.values() for key in node.framework.values()]
-    starts = [minute - MINUTE_BEFORE_S for minute in minutes] or [end - _FIRST_OBJECT_S for end in ends]
-    stops = [*(minute + MINUTE_AFTER_S for minute in minutes), *ends]
-    start = min([*starts, *([] if started_at is None else [started_at])])
-    stop = max([*stops, *([] if ended_at is None else [ended_at])])
+    firsts = [minute - MINUTE_BEFORE_S for minute in minutes] or [end - _FIRST_OBJECT_S for end in ends]
+    span = job_span(job, firsts, [*(minute + MINUTE_AFTER_S for minute in minutes), *ends])
     nodes = len(profile.nodes)
     gpus, interval_s = _sampling(profile)
-    return axis_for(start, stop, gpus * nodes, nodes, interval_s=interval_s)
+    return axis_for(*span, gpus * nodes, nodes, interval_s=interval_s)
 
 
 def _sampling(profile: Profile) -> tuple[int, float]:
@@ -130,16 +107,25 @@ class Progress(Protocol):
 
 
 def report_of(done: ProfileEvaluation) -> BuiltReport:
-    """Build the report of a job, of scope ``full`` where there are time lines."""
+    """Build the report of a job, of scope ``full`` where there are time lines or its training."""
     built = build_report(done.job, done.records, now=time.time(), plan=done.plan, digests=done.digests)
     built = built.without_kernel_files()
     return built if done.shown is None else built.with_training(done.shown)
 
 
 def evaluated_profile(
-    profile: Profile, job: JobRecord, plan: RulePlan, progress: Progress | None, *, timelines: bool = True
+    profile: Profile,
+    job: JobRecord,
+    plan: RulePlan,
+    progress: Progress | None,
+    *,
+    timelines: bool = True,
+    training: bool = True,
 ) -> ProfileEvaluation:
-    """Evaluate a profile by all rules and put it over time, in one pass; raises as `evaluate_profile` does."""
+    """Evaluate a profile by all rules, and read what else a report shows: ``timelines``, series of the ``training``.
+
+    Raises as `evaluate_profile` does.
+    """
     known = replace(
         job,
         instance_count=job.instance_count or profile.instances,
@@ -149,7 +135,7 @@ def evaluated_profile(
     shown = nullcontext() if progress is None else progress.of_objects(profile.objects, profile.size)
     watch = None if progress is None else progress.applied
     with _pool(profile) as pool, shown:
-        digests = NodeDigests(_axis(profile, known)) if timelines and profile.nodes else None
+        digests = NodeDigests(profile_axis(profile, known)) if timelines and profile.nodes else None
         hang = None if profile.hang is None else profile.hang(_last_minute(profile) + MINUTE_S)
         done = evaluate_profile(known, plan, profile, pool, watch, digests=digests, hang=hang)
     *streams, own = done.records
@@ -162,7 +148,7 @@ def evaluated_profile(
         records, of_rules, notes = evaluate_training(done.job, plan, FAMILIES, profile.training)
         streams += records
         done = replace(done, streams=of_rules, notes=(*done.notes, *notes))
-        if timelines:
+        if training:
             names = scalar_names(plan)
             done = replace(done, shown=digest_training(profile.training, job.job, records, of_rules, names))
     # What could not be read counts at the first stream; a cut end of a file is no more.
@@ -186,13 +172,9 @@ def _last_minute(profile: Profile) -> float:
 def digest(profile: Profile, job: JobRecord, progress: Progress) -> Sequence[NodeDigest]:
     """Put a profile over time without evaluating it; raises as `digest_profile` does."""
     with _pool(profile) as pool, progress.of_objects(profile.objects, profile.size):
-        return tuple(digest_profile(profile, pool, progress.applied, axis=_axis(profile, job)))
+        return tuple(digest_profile(profile, pool, progress.applied, axis=profile_axis(profile, job)))
 
 
 def _pool(profile: Profile) -> WorkerPool:
     sizes = [profile.size_of(key) for node in profile.nodes.values() for key in node.minutes]
     return WorkerPool(workers_for(len(sizes)) if sum(sizes) >= SMALLEST_BYTES else 0)
-
-
-def _axis(profile: Profile, job: JobRecord) -> TimeAxis:
-    return profile_axis(profile, started_at=job.started_at, ended_at=job.ended_at)

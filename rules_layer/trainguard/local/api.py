@@ -240,5 +240,5 @@ def analyze(
     given = given_settings(parameters, prices, instance_type, framework_expected=framework_expected, defaults=defaults)
     job, notes = described_job(profile.source, given.job(profile.root.job))
     plan = FAMILIES.plan(job, defaults=defaults, prices=given.prices)
-    done = evaluated_profile(profile, job, plan, progress, timelines=time_lines)
+    done = evaluated_profile(profile, job, plan, progress, timelines=time_lines, training=time_lines)
     return JobReport(report_of(done), (*profile.notes, *notes, *done.notes))

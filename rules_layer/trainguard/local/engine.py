@@ -8,15 +8,15 @@ It leaves the items that the deployed stack would hold at the job's end: verdict
 functions.
 """
 
-from collections import Counter, defaultdict
+from collections import defaultdict
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
+from functools import partial
 from itertools import chain
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from trainguard.core.records import JobRecord, RuleRow, StreamKey, StreamRecord
 from trainguard.engine.diagnosis.case import case_of, ended_episodes
-from trainguard.engine.family import ObjectSource
 from trainguard.engine.installed import FAMILIES
 from trainguard.engine.ordering.grid_order import GridOrder
 from trainguard.engine.ordering.partition_order import PartitionOrder
@@ -26,20 +26,18 @@ from trainguard.engine.profiler.family import PROFILER
 from trainguard.engine.profiler.framework_session import FrameworkSession
 from trainguard.engine.profiler.system_stream import SystemSession
 from trainguard.engine.streams.job_streams import JobState, JobStreams
-from trainguard.engine.streams.session import NEWEST, STREAM_SILENT_S, Applied, Parsed
+from trainguard.engine.streams.session import NEWEST, STREAM_SILENT_S, Applied
 from trainguard.engine.summary import job_context, job_rows
-from trainguard.engine.verdicts.verdict import Fire, final
-from trainguard.formats.profile.columns import FrameworkEvents
+from trainguard.engine.verdicts.verdict import final
 from trainguard.formats.profile.keys import MINUTE_S, FrameworkKey, SystemKey
-from trainguard.formats.profile.system import Samples
-from trainguard.local.pool import BodiesAhead, SamplesAhead, Unreadable, WorkerPool
+from trainguard.local.pool import BodiesAhead, SamplesAhead, WorkerPool
 from trainguard.local.profile import Node, Profile, ReadFaults, node_source
 from trainguard.rules.rule_inputs import KnownHang
 from trainguard.state.codec import CODEC, encode_state
 
 if TYPE_CHECKING:
     from trainguard.local.training import RuleSteps
-    from trainguard.report.timeline.digest import NodeDigest
+    from trainguard.report.timeline.digest import NodeDigest, NodeDigests
     from trainguard.report.training.digest import TrainingDigest
 
 _SECOND_US = 1_000_000
@@ -126,53 +124,6 @@ def _run_after(arrival_us: int) -> int:
 AnySession = SystemSession | FrameworkSession
 
 
-class _ParsedSystemSession(SystemSession):
-    """Its samples come parsed; ``digests`` put them over time, by node."""
-
-    def __init__(
-        self,
-        record: StreamRecord,
-        source: ObjectSource,
-        plan: RulePlan,
-        samples: SamplesAhead,
-        digests: "dict[str, NodeDigest] | None",
-    ) -> None:
-        super().__init__(record, source, plan)
-        self._samples = samples
-        self._digests = digests
-
-    def _use(
-        self, key: str, read: Callable[[bytes], Parsed], fold: Callable[[Parsed], tuple[Counter[str], list[Fire]]]
-    ) -> Applied:
-        del read
-        outcome: Any = self._samples.take(key)
-
-        def parsed(_: bytes) -> Any:
-            if isinstance(outcome, Unreadable):
-                raise outcome.error(key)
-            return outcome
-
-        return super()._use(key, parsed, fold)
-
-    def _fold(self, samples: Samples) -> tuple[Counter[str], list[Fire]]:
-        if self._digests is not None:
-            self._digests[self.record.key.node].add_samples(samples)
-        return super()._fold(samples)
-
-
-class _DigestedFrameworkSession(FrameworkSession):
-    def __init__(
-        self, record: StreamRecord, source: ObjectSource, plan: RulePlan, digests: "dict[str, NodeDigest] | None"
-    ) -> None:
-        super().__init__(record, source, plan)
-        self._digests = digests
-
-    def _fold(self, end_us: int, events: FrameworkEvents) -> tuple[Counter[str], list[Fire]]:
-        if self._digests is not None:
-            self._digests[self.record.key.node].add_events(events)
-        return super()._fold(end_us, events)
-
-
 Watcher = Callable[[int, float | None], None]
 
 
@@ -201,7 +152,7 @@ def evaluate_profile(
     pool: WorkerPool,
     watch: Watcher | None = None,
     *,
-    digests: "dict[str, NodeDigest] | None" = None,
+    digests: "NodeDigests | None" = None,
     hang: KnownHang | None = None,
 ) -> ProfileEvaluation:
     """Evaluate a job that has ended, by the ``documented`` reading; ``digests`` put what the objects hold over time.
@@ -227,10 +178,11 @@ def evaluate_profile(
         if key not in running:
             records[key] = StreamRecord(key, cursors={NEWEST: 0})
             source = node_source(profile, key.node, bodies.read)
+            tap = None if digests is None else partial(digests.add, key.node)
             session: AnySession = (
-                _ParsedSystemSession(StreamRecord(key), source, plan, samples, digests)
+                SystemSession(StreamRecord(key), source, plan, load=samples.take, tap=tap)
                 if key.stream == "system"
-                else _DigestedFrameworkSession(StreamRecord(key), source, plan, digests)
+                else FrameworkSession(StreamRecord(key), source, plan, tap=tap)
             )
             running[key] = session, session.apply(drain=True, modified_before=None)
         return running[key]

@@ -100,7 +100,8 @@ def evaluated(
 ) -> tuple[JudgedJob, ProfileEvaluation]:
     """Evaluate a job, active until its file says that it has ended; raises as `evaluated_profile` does."""
     job, _ = described_job(profile.source, settings.job(profile.root.job))
-    done = evaluated_profile(profile, job, FAMILIES.plan(job, prices=settings.prices), None, timelines=timelines)
+    plan = FAMILIES.plan(job, prices=settings.prices)
+    done = evaluated_profile(profile, job, plan, None, timelines=timelines, training=timelines)
     rows = tuple(evaluation_rows(done, expires_at=0))
     unread = sum(record.counters.get(name, 0) for record in done.records for name in (BAD_OBJECTS, UNREAD_PARTS))
     active = not done.job.status.is_final

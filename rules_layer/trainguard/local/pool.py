@@ -10,13 +10,13 @@ from collections import deque
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from concurrent.futures import ProcessPoolExecutor, ThreadPoolExecutor
 from concurrent.futures.process import BrokenProcessPool
-from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
 from types import TracebackType
 from typing import Any, Self, TypeVar, cast
 
-from trainguard.core.errors import ObjectMissingError, TelemetryFormatError, WorkerDiedError, error_text
+from trainguard.core.errors import ObjectMissingError, WorkerDiedError, error_text
+from trainguard.engine.streams.session import Unreadable, readable
 from trainguard.formats.profile.keys import SystemKey
 from trainguard.formats.profile.system import MAX_OBJECT_BYTES, Samples, read_system_object
 from trainguard.local.profile import Profile
@@ -153,17 +153,6 @@ def _answer(function: Callable[[T], R], item: T) -> tuple[bool, Any]:
 FETCHES = 16
 
 
-@dataclass(frozen=True, slots=True)
-class Unreadable:
-    """Why nothing could be read of an object: what its reader raised, in a form that crosses processes."""
-
-    reason: str
-    foreseen: bool
-
-    def error(self, key: str) -> Exception:
-        return TelemetryFormatError(key, self.reason) if self.foreseen else RuntimeError(self.reason)
-
-
 # A system object to parse: its key, what the key says, and its file where that can be opened, else its bytes.
 SystemTask = tuple[str, SystemKey, Path | bytes | Unreadable]
 
@@ -171,19 +160,14 @@ SystemTask = tuple[str, SystemKey, Path | bytes | Unreadable]
 def read_samples(task: SystemTask) -> Samples | Unreadable:
     """Parse one object; whatever is wrong with it is the result."""
     key, parsed, body = task
-    if isinstance(body, Unreadable):
-        return body
-    try:
-        content = body
-        if isinstance(content, Path):
-            with content.open("rb") as opened:
-                content = read_opened(opened, MAX_OBJECT_BYTES)
-        return read_system_object(key, content, node=parsed.node, minute=parsed.minute)
-    except TelemetryFormatError as fault:
-        return Unreadable(fault.reason, foreseen=True)
-    except Exception as fault:
-        # As in the deployed stack, a reader that fails in a way nobody thought of costs its own object and no other.
-        return Unreadable(error_text(fault), foreseen=False)
+    return body if isinstance(body, Unreadable) else readable(key, partial(_parsed, key, parsed, body))
+
+
+def _parsed(key: str, parsed: SystemKey, body: Path | bytes) -> Samples:
+    if isinstance(body, Path):
+        with body.open("rb") as opened:
+            body = read_opened(opened, MAX_OBJECT_BYTES)
+    return read_system_object(key, body, node=parsed.node, minute=parsed.minute)
 
 
 class SamplesAhead:
@@ -229,7 +213,7 @@ def _bodies(profile: Profile, keys: Sequence[str]) -> Iterable[Path | bytes | Un
         try:
             return source.read(profile.files[key])
         except ObjectMissingError as fault:
-            return Unreadable(str(fault), foreseen=False)
+            return Unreadable(str(fault))
 
     return fetched(body, keys)
 

@@ -153,10 +153,6 @@ class NodeFiles:
         return sorted({*own.minutes, *own.framework, *self.profile.shared})
 
     def get(self, name: str, max_bytes: int) -> bytes:
-        """Return an object's bytes; none of system metrics, which are read where they are parsed."""
-        own = self.profile.nodes.get(self.node)
-        if own is not None and name in own.minutes:
-            return b""
         return self.read(self._file(name))[: max_bytes + 1]
 
     def get_range(self, name: str, start: int, length: int) -> bytes:

@@ -15,6 +15,7 @@ from trainguard.core.errors import WorkerDiedError
 from trainguard.core.layout import ProfileRoot
 from trainguard.core.records import JobRecord, StreamKey
 from trainguard.engine.installed import FAMILIES
+from trainguard.engine.streams.session import Unreadable
 from trainguard.formats.profile.keys import SystemKey, system_key
 from trainguard.formats.profile.system import Samples
 from trainguard.local import pool
@@ -64,8 +65,10 @@ def test_unreadable_object_is_counted_and_others_are_used(tmp_path: Path, worker
         broken.symlink_to("/proc/self/mem")
     else:
         broken.write_bytes(damage)
-    records = {record.key.node_kind: record for record in evaluate(place, workers).records}
+    done = evaluate(place, workers)
+    records = {record.key.node_kind: record for record in done.records}
     assert records["algo-1#system"].counters["bad_objects"] == 1
+    assert [("OSError" in note, "RuntimeError" in note) for note in done.notes] == [(damage is None, False)]
     assert "bad_objects" not in records["algo-2#system"].counters
     assert records["algo-1#system"].watermark_s == pytest.approx(START + 60 * MINUTES - 10, abs=5)
 
@@ -156,7 +159,7 @@ def test_minutes_wait_for_newer_ones_or_flush_on_a_paused_node(
     assert len(minutes_of(planned[-1], "algo-1")) == 2
 
 
-def die(task: pool.SystemTask) -> Samples | pool.Unreadable:
+def die(task: pool.SystemTask) -> Samples | Unreadable:
     del task
     os._exit(3)
 

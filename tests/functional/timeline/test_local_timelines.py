@@ -2,6 +2,7 @@
 
 import gzip
 import json
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -13,13 +14,13 @@ from tests.support.small_job import INTERVAL_S, JOB, MINUTES, START, uploads
 from tests.unit.local.places import write
 from trainguard.core.records import JobRecord
 from trainguard.engine.installed import FAMILIES
-from trainguard.local.analysis import NodeDigests, digest_profile, profile_axis
+from trainguard.local.analysis import digest_profile, profile_axis
 from trainguard.local.engine import evaluate_profile
 from trainguard.local.pool import WorkerPool
 from trainguard.local.profile import Profile, read_profile
 from trainguard.local.sources import open_folder
 from trainguard.report.timeline.build import build_timelines
-from trainguard.report.timeline.digest import NodeDigest
+from trainguard.report.timeline.digest import NodeDigest, NodeDigests
 from trainguard.report.timeline.series import TimeAxis
 
 KNOWN = JobRecord(JOB, f"unknown:{JOB}", "", "")
@@ -31,8 +32,9 @@ def opened(place: Path) -> Profile:
 
 
 def digested(place: Path, workers: int = 0, watch: Any = None, axis: TimeAxis | None = None) -> list[NodeDigest]:
+    profile = opened(place)
     with WorkerPool(workers) as pool:
-        return digest_profile(opened(place), pool, watch, axis=axis)
+        return digest_profile(profile, pool, watch, axis=axis or profile_axis(profile, KNOWN))
 
 
 def encoded(digests: list[NodeDigest]) -> list[bytes]:
@@ -80,10 +82,10 @@ def test_axis_skips_an_unreadable_first_object(
     tmp_path: Path,
 ) -> None:
     place = write(tmp_path)
-    whole = profile_axis(opened(place))
+    whole = profile_axis(opened(place), KNOWN)
     for file in sorted(place.rglob(f"{START}.algo-*.json")):
         file.write_bytes(b"\x1f\x8bno gzip")
-    assert profile_axis(opened(place)) == whole
+    assert profile_axis(opened(place), KNOWN) == whole
 
 
 def test_steps_alone_give_the_axis(tmp_path: Path) -> None:
@@ -96,7 +98,8 @@ def test_steps_alone_give_the_axis(tmp_path: Path) -> None:
 
 
 def test_axis_contains_start_and_end_of_the_job(tmp_path: Path) -> None:
-    axis = profile_axis(opened(write(tmp_path)), started_at=START - 500.0, ended_at=START + 5_000.0)
+    job = replace(KNOWN, started_at=START - 500.0, ended_at=START + 5_000.0)
+    axis = profile_axis(opened(write(tmp_path)), job)
     assert axis.start <= START - 500.0
     assert axis.start + axis.buckets * axis.bucket_s > START + 5_000.0
 

@@ -22,6 +22,7 @@ from trainguard.engine.streams.session import (
     Session,
     Stream,
     StreamState,
+    Tap,
     state_of,
 )
 from trainguard.engine.verdicts.verdict import Fire
@@ -112,9 +113,9 @@ FEWER_PARTITIONS = "degraded_to_fewer_lanes"
 class FrameworkSession(Session[FrameworkStream]):
     """Applies a node's framework objects; raises StateCodecError."""
 
-    def __init__(self, record: StreamRecord, source: ObjectSource, plan: RulePlan) -> None:
+    def __init__(self, record: StreamRecord, source: ObjectSource, plan: RulePlan, *, tap: Tap | None = None) -> None:
         state = state_of(record, FrameworkState)
-        super().__init__(record, source.get, FrameworkStream(record.key.node, state, plan))
+        super().__init__(record, source.get, FrameworkStream(record.key.node, state, plan), tap=tap)
         self._source = source
         names = source.shared if isinstance(source.shared, SharedNames) else SharedNames(source.objects)
         self._names = partial(names.of_node, source.bucket, source.root, record.key.node)

@@ -17,7 +17,17 @@ from trainguard.engine.plan import RulePlan
 from trainguard.engine.profiler.job_time import SampledNode, job_ledger
 from trainguard.engine.profiler.listing import system_minutes
 from trainguard.engine.streams.rule_runner import Evaluate, shown
-from trainguard.engine.streams.session import NEWEST, Announced, Applied, Session, Stream, StreamState, state_of
+from trainguard.engine.streams.session import (
+    NEWEST,
+    Announced,
+    Applied,
+    Load,
+    Session,
+    Stream,
+    StreamState,
+    Tap,
+    state_of,
+)
 from trainguard.engine.verdicts.verdict import Fire
 from trainguard.formats.profile.assemble import (
     OpenSnapshot,
@@ -298,9 +308,18 @@ ARRIVAL_S = 180.0
 class SystemSession(Session[SystemStream]):
     """Applies a node's minutes; raises StateCodecError when the item's state cannot be decoded."""
 
-    def __init__(self, record: StreamRecord, source: ObjectSource, plan: RulePlan) -> None:
+    def __init__(
+        self,
+        record: StreamRecord,
+        source: ObjectSource,
+        plan: RulePlan,
+        *,
+        load: Load | None = None,
+        tap: Tap | None = None,
+    ) -> None:
         state = state_of(record, SystemState)
-        super().__init__(record, self._body, SystemStream(record.key.node, state, plan))
+        stream = SystemStream(record.key.node, state, plan)
+        super().__init__(record, self._body, stream, load=load, tap=tap)
         self._source = source
         self._fetched: dict[str, bytes] = {}
         self._order = GridOrder(

@@ -163,12 +163,47 @@ S = TypeVar("S", bound=Stream[Any])
 Parsed = TypeVar("Parsed")
 
 
+@dataclass(frozen=True, slots=True)
+class Unreadable:
+    """Why nothing could be read of an object, as a sentence: unlike what its reader raised, that crosses processes."""
+
+    why: str
+
+
+def readable(key: str, read: Callable[[], Parsed]) -> Parsed | Unreadable:
+    """Read one object; whatever is wrong with it is the result. Raises PortUnavailableError."""
+    try:
+        return read()
+    except (TelemetryFormatError, ObjectMissingError) as fault:
+        return Unreadable(str(fault))
+    except PortUnavailableError:
+        raise
+    except Exception as fault:
+        # An unforeseen fault of a reader must not block the node for good.
+        return Unreadable(f"object {key}: {error_text(fault)}")
+
+
+# Returns an object by its key as `readable` does; is called with one that was read.
+Load = Callable[[str], Any]
+Tap = Callable[[Any], object]
+
+
 class Session(ABC, Generic[S]):
-    def __init__(self, record: StreamRecord, get: Callable[[str], bytes], stream: S) -> None:
+    """``load`` takes the place of ``get`` and the session's own reader; ``tap`` is called with what is applied."""
+
+    def __init__(
+        self,
+        record: StreamRecord,
+        get: Callable[[str], bytes],
+        stream: S,
+        *,
+        load: Load | None = None,
+        tap: Tap | None = None,
+    ) -> None:
         self.record = record
         self.stream = stream
         self.counters: Counter[str] = Counter(record.counters)
-        self._get = get
+        self._get, self._load, self._tap = get, load, tap
 
     @abstractmethod
     def announce(self, messages: Sequence[Announced]) -> None:
@@ -209,15 +244,11 @@ class Session(ABC, Generic[S]):
     def _use(
         self, key: str, read: Callable[[bytes], Parsed], fold: Callable[[Parsed], tuple[Counter[str], list[Fire]]]
     ) -> Applied:
-        try:
-            parsed = read(self._get(key))
-        except (TelemetryFormatError, ObjectMissingError) as error:
-            return self._settle(key, Counter({"bad_objects": 1}), [], str(error))
-        except PortUnavailableError:
-            raise
-        except Exception as error:
-            # An unforeseen fault of a reader must not block the node for good.
-            return self._settle(key, Counter({"bad_objects": 1}), [], f"object {key}: {error_text(error)}")
+        parsed = readable(key, lambda: read(self._get(key))) if self._load is None else self._load(key)
+        if isinstance(parsed, Unreadable):
+            return self._settle(key, Counter({"bad_objects": 1}), [], parsed.why)
+        if self._tap is not None:
+            self._tap(parsed)
         tally, fires = fold(parsed)
         return self._settle(key, tally, fires, None)
 

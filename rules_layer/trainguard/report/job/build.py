@@ -182,6 +182,11 @@ class BuiltReport:
         report = msgspec.structs.replace(self.report, scope="full", training=training, finish=finish)
         return replace(self, report=report)
 
+    def without_training(self) -> "BuiltReport":
+        """Return the report as before `with_training`."""
+        scope: Scope = "state" if self.report.timelines is None else "full"
+        return replace(self, report=msgspec.structs.replace(self.report, scope=scope, training=None, finish=None))
+
     def compared_with(self, other: Report) -> "BuiltReport":
         return replace(self, report=msgspec.structs.replace(self.report, comparison=compared(self.report, other)))
 

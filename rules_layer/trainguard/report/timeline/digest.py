@@ -136,6 +136,13 @@ class NodeDigest:
         self.extents: dict[Key, Extent] = {}
         self.outside = 0
 
+    def add(self, parsed: Samples | FrameworkEvents) -> None:
+        """Add one object; of a framework object steps alone are used."""
+        if isinstance(parsed, Samples):
+            self.add_samples(parsed)
+        else:
+            self.add_events(parsed)
+
     def add_samples(self, samples: Samples) -> None:
         self._add_devices(samples.devices)
         buckets = np.floor((samples.times - self.axis.start) / self.axis.bucket_s)
@@ -163,7 +170,6 @@ class NodeDigest:
             self.tables[kind].add([key], np.zeros(whole.size, dtype=np.int64), places[inside].astype(np.int64), whole)
 
     def add_events(self, events: FrameworkEvents) -> None:
-        """Add one framework object, of which steps alone are used."""
         for batch in events.steps:
             self._add_steps(batch)
 
@@ -216,6 +222,24 @@ class NodeDigest:
         keys = self.tables[STEPS].keys
         if len(self.extents) > len(keys):
             self.extents = {key: self.extents[key] for key in keys}
+
+
+class NodeDigests(dict[str, NodeDigest]):
+    """One digest of each node that was met."""
+
+    def __init__(self, axis: TimeAxis) -> None:
+        super().__init__()
+        self._axis = axis
+
+    def __missing__(self, node: str) -> NodeDigest:
+        digest = self[node] = NodeDigest(node, self._axis)
+        return digest
+
+    def add(self, node: str, parsed: Samples | FrameworkEvents) -> None:
+        self[node].add(parsed)
+
+    def in_order(self) -> list[NodeDigest]:
+        return [self[node] for node in sorted(self)]
 
 
 def decode_digest(data: bytes, part: str = "") -> NodeDigest:

@@ -4,10 +4,12 @@ Every series has one entry for each bucket of the axis; None says that nothing w
 """
 
 import math
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from typing import Literal
 
 import msgspec
+
+from trainguard.core.records import JobRecord
 
 Values = list[float | None]
 # Begin and end, epoch seconds, and severity of a finding's episode; the end is None while it goes on.
@@ -165,6 +167,12 @@ BUCKETS_S = (
     *(length * _MINUTE_S for length in (1, 2, 5, 10, 15, 30)),
     *(length * _HOUR_S for length in (1, 2, 3, 6, 12, 24)),
 )
+
+
+def job_span(job: JobRecord, firsts: Iterable[float], lasts: Iterable[float]) -> tuple[float, float]:
+    """Return the time that a job's report shows, epoch seconds: its data, and the training around them."""
+    start = min([*firsts, *([] if job.started_at is None else [job.started_at])])
+    return start, max([*lasts, start, job.ended_at or 0.0])
 
 
 def axis_for(start: float, end: float, gpus: int, nodes: int = 1, *, interval_s: float = 0.5) -> TimeAxis:

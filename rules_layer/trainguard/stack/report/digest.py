@@ -50,14 +50,9 @@ def _digest_day(objects: ProfileObjects, item: DigestItem, has_time: Callable[[]
         if parsed is None:
             continue
         try:
-            read = _read(source, key, parsed)
+            digest.add(_read(source, key, parsed))
         except (TelemetryFormatError, ObjectMissingError):
             unread += 1
-        else:
-            if isinstance(read, Samples):
-                digest.add_samples(read)
-            else:
-                digest.add_events(read)
     part = ReportPart(after=item.after, through=after, done=done, unread=unread, digest=digest.encode())
     objects.put(item.bucket, item.place.part(item), encode_part(part), PARTS_TYPE)
     return after, done

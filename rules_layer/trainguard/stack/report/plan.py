@@ -19,7 +19,7 @@ from trainguard.engine.training.family import TrainingStreams
 from trainguard.engine.training.scalar_files import ScalarState
 from trainguard.engine.training.stream import SCALARS, TRAINING, scalar_names
 from trainguard.formats.tensors.debug.keys import ALL_WORKERS
-from trainguard.report.timeline.series import TimeAxis, axis_for
+from trainguard.report.timeline.series import TimeAxis, axis_for, job_span
 from trainguard.report.training.predictions import CONFUSION, names_of
 from trainguard.stack.report.keys import FEWEST_NODES, DayLists, Listing
 from trainguard.stack.report.parts import DAY_S, READING_S, DigestItem, RunPlace, encode_items
@@ -27,7 +27,6 @@ from trainguard.stack.report.parts import DAY_S, READING_S, DigestItem, RunPlace
 # As many items as an inline Map runs at once; of more, a Distributed Map reads the list itself.
 INLINE_ITEMS = 40
 
-_MICROSECONDS = 1_000_000
 _ITEMS_TYPE = "application/json"
 
 
@@ -103,7 +102,7 @@ class ReportPlanner:
         if span is None:
             return []
         gpus = sum(len(stream.state.gpu_names) for stream in streams.system.values())
-        nodes = sorted({*streams.system, *streams.framework})
+        nodes = sorted(streams.nodes)
         intervals = [stream.state.interval_s for stream in streams.system.values()]
         interval_s = max((each for each in intervals if each is not None), default=configured_s)
         axis = axis_for(*span, gpus, len(nodes), interval_s=interval_s)
@@ -181,13 +180,9 @@ def require_state(job: JobRecord, records: Sequence[StreamRecord]) -> None:
 
 
 def covered(job: JobRecord, streams: ProfilerStreams) -> tuple[float, float] | None:
-    """Return the time of a job's report, epoch seconds: data, and the training around them; None without data."""
-    system = [stream.state.kept.first_sample_at for stream in streams.system.values()]
-    steps = [stream.state.first_step_us for stream in streams.framework.values()]
-    firsts = [*(first for first in system if first is not None), *(us / _MICROSECONDS for us in steps if us)]
+    """Return what `job_span` does; None without data."""
     through = streams.watermark_s
     if through is None:
         return None
-    start = min([*firsts, through, *([] if job.started_at is None else [job.started_at])])
-    end = max(through, start, job.ended_at or 0.0)
-    return start, end
+    firsts = (streams.first_at, streams.first_step_at, through)
+    return job_span(job, [first for first in firsts if first], [through])

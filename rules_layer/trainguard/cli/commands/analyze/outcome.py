@@ -17,11 +17,10 @@ from trainguard.core.units import counted, faults_counted
 from trainguard.engine.installed import FAMILIES
 from trainguard.engine.plan import RulePlan, only
 from trainguard.engine.streams.session import HARMLESS_COUNTERS
-from trainguard.engine.training.stream import scalar_names
 from trainguard.local.analysis import evaluated_profile, report_of
 from trainguard.local.profile import Profile
 from trainguard.local.settings import BAD_JOB_FILES, GivenSettings, described_job, given_settings, read_given
-from trainguard.local.training import debugger_reports, digest_training
+from trainguard.local.training import debugger_reports
 from trainguard.planning.document import FinishForecast
 from trainguard.planning.text import said_finish
 from trainguard.report.document import Headline
@@ -165,14 +164,11 @@ def documented(profile: Profile, given: GivenSettings, plan: RulePlan, progress:
     job, job_notes = described_job(profile.source, given.job(profile.root.job))
     done = evaluated_profile(profile, job, plan, progress, timelines=False)
     built = report_of(done)
-    report, files = built.report, report_files(built, page=False)
+    report = built.report
+    # `report` alone writes the series of the training: here its rules, and a model of XGBoost, have files of their own.
+    files = report_files(built.without_training(), page=False)
     if profile.training is not None:
-        # A report for each rule of training, and for a model of XGBoost its files.
-        of_rules, name = debugger_reports(done.streams), profile.root.job
-        shown = digest_training(profile.training, name, done.records, done.streams, scalar_names(plan))
-        report = report if shown is None else built.with_training(shown).report
-        of_model = {} if shown is None else training_files(report)
-        files = {**of_rules, **of_model, **files}
+        files = debugger_reports(done.streams) | training_files(report) | files
     unread = Counter({FOREIGN: len(profile.foreign), BAD_JOB_FILES: int(job.file_fault is not None), **profile.unread})
     for stream in report.coverage:
         unread.update({name: amount for name, amount in stream.counters.items() if name not in _COUNTED})
