@@ -93,6 +93,7 @@ LONGEST_SEARCH = 40
 
 
 class ExplodingTensor(StepRule[ExplodingTensorParameters, ExplodingTensorState]):
+    by_default = True
     spec = step_spec(
         "ExplodingTensor",
         title="NaN and infinite values",

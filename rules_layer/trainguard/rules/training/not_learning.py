@@ -189,6 +189,7 @@ def _score(sheet: FactSheet, kind: str) -> str:
 
 
 class NotLearning(StepRule[NotLearningParameters, RatedState]):
+    by_default = True
     spec = step_spec(
         "NotLearning",
         title="Training that learns nothing",

@@ -60,6 +60,7 @@ class PlateauParameters(StepParameters, frozen=True, kw_only=True):
 
 
 class Plateau(StepRule[PlateauParameters, RatedState]):
+    by_default = True
     spec = step_spec(
         "Plateau",
         title="Plateau",

@@ -52,6 +52,7 @@ class LossSpikeState(StepState, kw_only=True):
 
 
 class LossSpike(StepRule[LossSpikeParameters, LossSpikeState]):
+    by_default = True
     spec = step_spec(
         "LossSpike",
         title="Spikes of the loss",
@@ -206,6 +207,7 @@ class GradientNormDriftState(StepState, kw_only=True):
 
 
 class GradientNormDrift(StepRule[GradientNormDriftParameters, GradientNormDriftState]):
+    by_default = True
     spec = step_spec(
         "GradientNormDrift",
         title="Gradients that drift",

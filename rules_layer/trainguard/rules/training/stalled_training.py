@@ -81,6 +81,7 @@ class StalledTrainingRuleState(StepState, kw_only=True):
 
 
 class StalledTrainingRule(StepRule[StalledTrainingRuleParameters, StalledTrainingRuleState]):
+    by_default = True
     spec = step_spec(
         "StalledTrainingRule",
         title="Stalled training",

@@ -82,6 +82,7 @@ class TrainingDivergedState(SeriesState, kw_only=True):
 
 
 class TrainingDiverged(StepRule[TrainingDivergedParameters, TrainingDivergedState]):
+    by_default = True
     spec = step_spec(
         "TrainingDiverged",
         title="Training that diverges",
