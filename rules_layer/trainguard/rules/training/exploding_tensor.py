@@ -106,6 +106,11 @@ class ExplodingTensor(StepRule[ExplodingTensorParameters, ExplodingTensorState])
             "It checks numbers of any tensor: record at least the losses, with CollectionConfig(name='losses'), "
             "or those that collection_names and tensor_regex select."
         ),
+        on_scalars=(
+            "It checks every scalar but what episodes earn, or those that collection_names and tensor_regex select: "
+            "log one."
+        ),
+        of_losses=False,
         changes={"": ChangeCode.GO_BACK, INFINITE: ChangeCode.LOWER_LEARNING_RATE},
         say=_exploding_words,
         kinds=(NAN, INFINITE, FINE),
