@@ -8,10 +8,9 @@ from trainguard.core.finding import Severity
 from trainguard.kernels.captures.capture import rule_verdicts
 from trainguard.kernels.document import KernelProfiles, encode_profiles
 from trainguard.kernels.listing import listed, read_document
-from trainguard.kernels.ranking import INFORMING, SYMPTOMS, place_of
-from trainguard.kernels.rules.registry import KERNEL_RULES
+from trainguard.kernels.ranking import is_symptom, place_of
 from trainguard.report.html.kernels.verdict import shown_findings, shown_verdict
-from trainguard.rules.spec import LOW_GPUS
+from trainguard.rules.family_rules import KERNELS
 
 
 def ordered(*found: tuple[str, bool, float, Severity]) -> list[str]:
@@ -33,10 +32,13 @@ def test_a_symptom_stands_behind_each_sure_cause_that_wins() -> None:
     ]
 
 
-def test_symptoms_and_what_informs_are_as_the_rules_say() -> None:
-    named = {rule.name.rpartition("/")[2]: rule.spec for rule in KERNEL_RULES}
-    assert {name for name, spec in named.items() if spec.symptom == LOW_GPUS} == SYMPTOMS
-    assert {name for name, spec in named.items() if spec.informs_only} == INFORMING
+def test_two_rules_find_symptoms_and_two_inform() -> None:
+    named = [rule.removeprefix("kernels/") for rule in KERNELS.names]
+    last = {rule: place_of(rule, sure=True, gain_share=0.0, severity=None)[0] for rule in (*named, "Unknown")}
+    assert [rule for rule in named if is_symptom(rule)] == ["GpuBusyLow", "GpuGap"]
+    assert [rule for rule, informs in last.items() if informs] == ["QueueFull", "TraceQuality"]
+    assert is_symptom("kernels/GpuGap")
+    assert not is_symptom("kernels/Unknown")
 
 
 def starved(made: TraceWriter, start: float) -> None:

@@ -17,9 +17,8 @@ from trainguard.kernels.memory.names import rank_of
 from trainguard.kernels.memory.snapshot import MemorySnapshot
 from trainguard.kernels.peaks import peaks_entry
 from trainguard.kernels.rollups.rollup import rollup_of
-from trainguard.kernels.rules.allocator import memory_findings
 from trainguard.kernels.rules.finding import JudgedRank, time_of
-from trainguard.kernels.rules.registry import findings_of
+from trainguard.kernels.rules.registry import findings_of, memory_findings
 from trainguard.kernels.rules.trace_quality import EPOCH_LEAST_NS, damaged, missing
 from trainguard.kernels.times.gpu_times import busy_shares
 from trainguard.kernels.times.intervals import Spans, merged

@@ -1,15 +1,16 @@
-"""Names of rules of other families than the profiler's: reading settings imports none of them."""
+"""The rules of other families than the profiler's by name, each with its module: reading settings imports none."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass
 from importlib import import_module
+from typing import Any
 
 from trainguard.rules.protocol import RuleParameters
 from trainguard.rules.spec import RuleSpec
 
 TRAINING, TRAINING_TITLE = "training", "Training health"
 
-# The rules of the managed service over training, in the order of its documentation, each with its module.
+# The rules of the managed service over training, in the order of its documentation.
 TENSOR_RULES: Mapping[str, str] = {
     "VanishingGradient": "tensors.weights",
     "ExplodingTensor": "exploding_tensor",
@@ -33,7 +34,7 @@ TENSOR_RULES: Mapping[str, str] = {
     "TreeDepth": "tensors.xgboost",
     "CreateXgboostReport": "tensors.xgboost",
 }
-# Those that run where nobody chose any, beside ExplodingTensor and StalledTrainingRule.
+# This product's own, which follow them.
 TRUSTED_RULES: Mapping[str, str] = {
     "TrainingDiverged": "training_diverged",
     "NotLearning": "not_learning",
@@ -42,10 +43,47 @@ TRUSTED_RULES: Mapping[str, str] = {
     "GradientNormDrift": "spikes_and_drift",
     "RanksOutOfSync": "tensors.replicas",
 }
+# In the order in which they are shown.
+KERNEL_RULES: Mapping[str, str] = {
+    "GpuBusyLow": "idle",
+    "GpuGap": "idle",
+    "LoaderBound": "host",
+    "LaunchBound": "host",
+    "SmallKernelStorm": "host",
+    "SyncStall": "host",
+    "ExposedCommunication": "parallel",
+    "MemcpyBound": "memory",
+    "PageableCopy": "memory",
+    "WrongParallel": "parallel",
+    "TensorCoresIdle": "compute",
+    "LowPrecisionUnused": "compute",
+    "SlowOperators": "operators",
+    "SmUnderfilled": "compute",
+    "TraceStepOutlier": "idle",
+    "GpuMemoryFull": "memory",
+    "GpuMemoryRanOut": "allocator",
+    "GpuMemoryFragmented": "allocator",
+    "GpuMemoryGrows": "allocator",
+    "GpuMemoryHeld": "allocator",
+    "QueueFull": "host",
+    "TraceQuality": "trace_quality",
+    "LateRank": "ranks",
+    "SlowRank": "ranks",
+}
+
+
+def _named(family: str, rules: Mapping[str, str]) -> tuple[str, ...]:
+    return tuple(f"{family}/{rule}" for rule in rules)
+
+
+def made(package: str, rules: Mapping[str, str]) -> tuple[Any, ...]:
+    """Return an instance of each rule's class; AttributeError of a module below ``package`` that lacks its class."""
+    return tuple(getattr(import_module(f"{package}.{module}"), rule)() for rule, module in rules.items())
+
 
 SCALAR_NAMES = f"{TRAINING}/ScalarNames"
 TRAINING_SETTINGS: tuple[str, ...] = (SCALAR_NAMES,)
-TRAINING_NAMES: tuple[str, ...] = tuple(f"{TRAINING}/{rule}" for rule in (*TENSOR_RULES, *TRUSTED_RULES))
+TRAINING_NAMES: tuple[str, ...] = _named(TRAINING, {**TENSOR_RULES, **TRUSTED_RULES})
 
 
 @dataclass(frozen=True, slots=True)
@@ -71,37 +109,8 @@ class FamilyRules:
 
 
 KERNELS = FamilyRules(
-    "kernels",
-    "Kernel profiles",
-    (
-        "kernels/GpuBusyLow",
-        "kernels/GpuGap",
-        "kernels/LoaderBound",
-        "kernels/LaunchBound",
-        "kernels/SmallKernelStorm",
-        "kernels/SyncStall",
-        "kernels/ExposedCommunication",
-        "kernels/MemcpyBound",
-        "kernels/PageableCopy",
-        "kernels/WrongParallel",
-        "kernels/TensorCoresIdle",
-        "kernels/LowPrecisionUnused",
-        "kernels/SlowOperators",
-        "kernels/SmUnderfilled",
-        "kernels/TraceStepOutlier",
-        "kernels/GpuMemoryFull",
-        "kernels/GpuMemoryRanOut",
-        "kernels/GpuMemoryFragmented",
-        "kernels/GpuMemoryGrows",
-        "kernels/GpuMemoryHeld",
-        "kernels/QueueFull",
-        "kernels/TraceQuality",
-        "kernels/LateRank",
-        "kernels/SlowRank",
-    ),
-    "trainguard.kernels.rules.registry",
+    "kernels", "Kernel profiles", _named("kernels", KERNEL_RULES), "trainguard.kernels.rules.registry"
 )
-
 OTHER_FAMILIES: tuple[FamilyRules, ...] = (
     FamilyRules(TRAINING, TRAINING_TITLE, TRAINING_NAMES, "trainguard.rules.training.registry", TRAINING_SETTINGS),
     KERNELS,

@@ -10,10 +10,8 @@ from trainguard.core.errors import TelemetryFormatError
 from trainguard.core.finding import MOST_FACTS, Fact, Severity
 from trainguard.core.records import Status
 from trainguard.engine.verdicts.findings import severity_of
-from trainguard.kernels.rules.allocator import MEMORY_RULES
-from trainguard.kernels.rules.registry import CAUSES_FIRST, KERNEL_RULES
-from trainguard.kernels.rules.rule import score_of
-from trainguard.kernels.rules.text import SAYINGS, text, words
+from trainguard.kernels.rules.registry import CAUSES_FIRST, KERNEL_RULES, MEMORY_RULES
+from trainguard.kernels.rules.rule import KernelRule, RankRule, score_of
 from trainguard.kernels.verdict import MOST_BYTES, CaptureVerdict, Proof, RuleVerdict, decode_verdict, encode_verdict
 from trainguard.rules.family_rules import KERNELS
 from trainguard.rules.rule_result import FactSheet
@@ -123,8 +121,8 @@ FACTS_OF = {
     + _counts("late_rank", "collective", "last_steps", "steps", "ranks_compared", "compute_ratio", "exchange_ratio"),
     "slow_rank": _counts("compute_ratio", "slow_rank", "like_ranks"),
 }
-SUMMARY, RECOMMENDATION = words(FOUND.kind, FOUND.facts)
 RULE = next(rule for rule in KERNEL_RULES if rule.name == FOUND.rule)
+SUMMARY, RECOMMENDATION = RULE.words(FOUND.kind, FOUND.facts)
 
 
 def _facts(verdict: CaptureVerdict) -> dict[str, object]:
@@ -133,6 +131,9 @@ def _facts(verdict: CaptureVerdict) -> dict[str, object]:
 
 def test_rules_have_the_names_that_settings_know() -> None:
     assert tuple(rule.name for rule in KERNEL_RULES) == KERNELS.names
+    assert [rule.name.removeprefix("kernels/Gpu") for rule in MEMORY_RULES] == [
+        *("MemoryRanOut", "MemoryFragmented", "MemoryGrows", "MemoryHeld")
+    ]
     over_ranks = {rule.name for rule in CAUSES_FIRST}
     assert over_ranks | {"kernels/LateRank", "kernels/SlowRank"} == set(KERNELS.names)
     assert len(CAUSES_FIRST) == len(over_ranks) == len(KERNEL_RULES) - 2
@@ -140,7 +141,17 @@ def test_rules_have_the_names_that_settings_know() -> None:
 
 def test_no_two_rules_share_a_kind_of_finding() -> None:
     kinds = [saying.kind for rule in KERNEL_RULES for saying in rule.says]
-    assert sorted(kinds) == sorted(SAYINGS) == sorted(set(kinds))
+    assert sorted(kinds) == sorted(FACTS_OF)
+
+
+def test_rules_that_take_time_stand_before_those_that_do_not() -> None:
+    base = RankRule
+    taking = [
+        bool(rule.takes) or type(rule).stretches is not base.stretches or type(rule).beyond is not base.beyond
+        for rule in CAUSES_FIRST
+    ]
+    assert taking == sorted(taking, reverse=True)
+    assert sum(taking) == 15
 
 
 def test_without_events_of_memory_there_is_no_all_clear() -> None:
@@ -179,8 +190,9 @@ def test_only_certain_findings_of_a_verdict_fire(verdict: CaptureVerdict | None,
 @pytest.mark.parametrize("name", ["kernels/QueueFull", "kernels/TraceQuality"])
 def test_informing_rule_does_not_fire_on_its_condition(name: str) -> None:
     rule = next(each for each in KERNEL_RULES if each.name == name)
-    result = rule.judge(replace(VERDICT, rules=[replace(FOUND, rule=name)]))
-    assert (result.status, result.reason) == (Status.OK, SUMMARY)
+    kind = rule.says[0].kind
+    result = rule.judge(replace(VERDICT, rules=[replace(FOUND, rule=name, kind=kind, facts=FACTS_OF[kind])]))
+    assert (result.status, result.reason) == (Status.OK, rule.words(kind, FACTS_OF[kind])[0])
 
 
 @pytest.mark.parametrize("severity", list(Severity))
@@ -253,12 +265,12 @@ def test_facts_that_do_not_fit_are_counted_and_least_important() -> None:
     assert result.details["facts_left_out"] == 4
 
 
-@pytest.mark.parametrize("kind", [saying.kind for rule in KERNEL_RULES for saying in rule.says])
-def test_each_kind_has_words_and_each_that_fires_a_clause(kind: str) -> None:
+@pytest.mark.parametrize(("rule", "kind"), [(rule, saying.kind) for rule in KERNEL_RULES for saying in rule.says])
+def test_each_kind_has_words_and_each_that_fires_a_clause(rule: KernelRule, kind: str) -> None:
     facts = tuple(FACTS_OF[kind])
-    summary, advice = words(kind, facts)
+    summary, advice = rule.words(kind, facts)
     assert summary.endswith(".")
     assert advice.endswith(".")
     gain = (Fact(name="gain_share", value=0.2, unit="share"), Fact(name="gain_per_step", value=5, unit="ns"))
-    said = text(FactSheet(Status.FIRED, kind, (*facts, *gain)))
+    said = rule.text(FactSheet(Status.FIRED, kind, (*facts, *gain)))
     assert said.clause or kind in {"queue_full", "trace_quality"}

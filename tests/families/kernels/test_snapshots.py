@@ -16,7 +16,7 @@ from tests.support.captures import FIRST, HELD_UP, ROOT, Live, capture
 from tests.support.memory_snapshots import MIB, Allocator, Training, as_json, pickled
 from tests.support.small_job import BUCKET, Upload
 from trainguard.core.records import RuleRow, Status
-from trainguard.kernels.rules.allocator import MEMORY_RULES
+from trainguard.kernels.rules.registry import MEMORY_RULES
 from trainguard.kernels.verdict import SnapshotVerdict
 from trainguard.local.api import analyze
 

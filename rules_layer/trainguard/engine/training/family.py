@@ -39,7 +39,7 @@ from trainguard.ledger.node import Span
 from trainguard.planning.finish import Point
 from trainguard.rules.family_rules import TRAINING_TITLE
 from trainguard.rules.rule_result import RuleResult
-from trainguard.rules.training.registry import SETTINGS_TYPES, TRAINING_RULES, TRUSTED_RULES, AnyStepRule
+from trainguard.rules.training.registry import SETTINGS_TYPES, TRAINING_RULES, AnyStepRule
 from trainguard.rules.training.stalled_training import (
     StalledTrainingRule,
     StalledTrainingRuleParameters,
@@ -209,7 +209,7 @@ class TrainingStreams(FamilyStreams):
         return replace(verdict, watermark_s=at), fires
 
 
-DEFAULT_NAMES = ("training/ExplodingTensor", STALLED, *(rule.name for rule in TRUSTED_RULES))
+DEFAULT_NAMES = tuple(rule.name for rule in TRAINING_RULES if rule.by_default)
 
 
 class TrainingFamily(Family):

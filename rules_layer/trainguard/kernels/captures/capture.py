@@ -12,9 +12,9 @@ from trainguard.kernels.document import AcrossRanks, RankProfile
 from trainguard.kernels.entries import KernelFinding
 from trainguard.kernels.memory.entries import SnapshotProfile
 from trainguard.kernels.ranking import place_of
-from trainguard.kernels.rules.allocator import MEMORY_RULES
 from trainguard.kernels.rules.finding import FEW_STEPS
 from trainguard.kernels.rules.ranks import by_rule
+from trainguard.kernels.rules.registry import MEMORY_RULES
 from trainguard.kernels.verdict import (
     CaptureHead,
     CaptureVerdict,

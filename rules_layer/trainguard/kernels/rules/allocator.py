@@ -15,7 +15,7 @@ from trainguard.kernels.memory.entries import GpuMemory, MemoryKind
 from trainguard.kernels.memory.frames import own_frame
 from trainguard.kernels.rules.finding import JudgedRank
 from trainguard.kernels.rules.rule import Number, RankRule, Share, of_snapshots, of_traces, portion, unread_snapshots
-from trainguard.kernels.rules.text import CaptureKind, Saying, gpu_of, shown, text
+from trainguard.kernels.rules.text import CaptureKind, Saying, gpu_of, shown, silence
 from trainguard.kernels.verdict import CaptureVerdict
 from trainguard.rules.change import ChangeCode
 from trainguard.rules.rule_result import FactSheet, Measure, RuleResult
@@ -64,11 +64,11 @@ class MemoryRule(RankRule):
         files += [] if snapshots is None else [*of_snapshots(snapshots).facts, *unread_snapshots(snapshots)]
         count = verdict.traces + (0 if snapshots is None else snapshots.files)
         if not by_snapshots:
-            return RuleResult.of(text, Status.WARMING_UP, CaptureKind.NO_MEMORY, tuple(files), data_points=count)
+            return RuleResult.of(silence, Status.WARMING_UP, CaptureKind.NO_MEMORY, tuple(files), data_points=count)
         judged = [Fact(name="snapshots_judged", value=by_snapshots)]
         judged += [Fact(name="ranks_judged", value=verdict.judged)] if by_traces else []
         facts = (*judged, *files)
-        return RuleResult.of(text, Status.OK, CaptureKind.NOT_IN_SNAPSHOTS, facts, data_points=count)
+        return RuleResult.of(silence, Status.OK, CaptureKind.NOT_IN_SNAPSHOTS, facts, data_points=count)
 
     def judge_rank(self, judged: JudgedRank) -> KernelFinding | None:
         return worst(self.judge_memory(each) for each in judged.memory if each.device >= 0)
@@ -355,12 +355,3 @@ class GpuMemoryHeld(MemoryRule):
             severity=Severity.MEDIUM,
             evidence=_held_most(memory),
         )
-
-
-MEMORY_RULES: tuple[MemoryRule, ...] = (GpuMemoryRanOut(), GpuMemoryFragmented(), GpuMemoryGrows(), GpuMemoryHeld())
-
-
-def memory_findings(memory: Sequence[GpuMemory]) -> list[KernelFinding]:
-    """Return what fires on the memory of a snapshot's GPUs, the severest first."""
-    found = (worst(rule.judge_memory(each) for each in memory) for rule in MEMORY_RULES)
-    return sorted((each for each in found if each is not None), key=lambda each: -each.severity.rank)

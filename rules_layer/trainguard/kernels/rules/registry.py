@@ -4,75 +4,46 @@ A GPU that waits for data is idle, too. So findings take their stretches of the 
 symptoms, and each gets what no finding before it has.
 """
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 
 from msgspec.structs import replace
 
 from trainguard.kernels.entries import KernelFinding
-from trainguard.kernels.rules.allocator import MEMORY_RULES
-from trainguard.kernels.rules.compute import LowPrecisionUnused, SmUnderfilled, TensorCoresIdle
+from trainguard.kernels.memory.entries import GpuMemory
+from trainguard.kernels.rules.allocator import MemoryRule, worst
 from trainguard.kernels.rules.finding import JudgedRank, at_most_medium, in_order, weighed
-from trainguard.kernels.rules.host import LaunchBound, LoaderBound, QueueFull, SmallKernelStorm, SyncStall
-from trainguard.kernels.rules.idle import GpuBusyLow, GpuGap, TraceStepOutlier
-from trainguard.kernels.rules.memory import GpuMemoryFull, MemcpyBound, PageableCopy
-from trainguard.kernels.rules.operators import SlowOperators
-from trainguard.kernels.rules.parallel import ExposedCommunication, WrongParallel
-from trainguard.kernels.rules.ranks import LateRank, SlowRank
 from trainguard.kernels.rules.rule import KernelRule, RankRule
-from trainguard.kernels.rules.text import words
-from trainguard.kernels.rules.trace_quality import TraceQuality
 from trainguard.kernels.times.intervals import Spans, difference, union
 from trainguard.kernels.times.window import inner
 from trainguard.kernels.verdict import RuleVerdict
+from trainguard.rules import family_rules
 from trainguard.rules.protocol import RuleParameters
 from trainguard.rules.spec import RuleSpec
 
-_LAST_RULES: tuple[RankRule, ...] = (
-    TraceStepOutlier(),
-    GpuMemoryFull(),
-    *MEMORY_RULES,
-    QueueFull(),
-    TraceQuality(),
-)
+KERNEL_RULES: tuple[KernelRule, ...] = family_rules.made("trainguard.kernels.rules", family_rules.KERNEL_RULES)
+MEMORY_RULES = tuple(rule for rule in KERNEL_RULES if isinstance(rule, MemoryRule))
+_BY_NAME: Mapping[str, KernelRule] = {rule.name: rule for rule in KERNEL_RULES}
 
-KERNEL_RULES: tuple[KernelRule, ...] = (
-    GpuBusyLow(),
-    GpuGap(),
-    LoaderBound(),
-    LaunchBound(),
-    SmallKernelStorm(),
-    SyncStall(),
-    ExposedCommunication(),
-    MemcpyBound(),
-    PageableCopy(),
-    WrongParallel(),
-    TensorCoresIdle(),
-    LowPrecisionUnused(),
-    SlowOperators(),
-    SmUnderfilled(),
-    *_LAST_RULES,
-    LateRank(),
-    SlowRank(),
+# Rules over one rank take the time that they explain in this order, causes before symptoms; others take none.
+_TAKING = (
+    "LoaderBound",
+    "WrongParallel",
+    "SyncStall",
+    "LaunchBound",
+    "SmallKernelStorm",
+    "ExposedCommunication",
+    "PageableCopy",
+    "MemcpyBound",
+    "GpuGap",
+    "GpuBusyLow",
+    "LowPrecisionUnused",
+    "TensorCoresIdle",
+    "SlowOperators",
+    "SmUnderfilled",
+    "TraceStepOutlier",
 )
-
-# The rules over one rank in the order in which they take what they explain: causes before symptoms.
-CAUSES_FIRST: tuple[RankRule, ...] = (
-    LoaderBound(),
-    WrongParallel(),
-    SyncStall(),
-    LaunchBound(),
-    SmallKernelStorm(),
-    ExposedCommunication(),
-    PageableCopy(),
-    MemcpyBound(),
-    GpuGap(),
-    GpuBusyLow(),
-    LowPrecisionUnused(),
-    TensorCoresIdle(),
-    SlowOperators(),
-    SmUnderfilled(),
-    *_LAST_RULES,
-)
+_OVER_A_RANK = {family_rules.bare(rule.name): rule for rule in KERNEL_RULES if isinstance(rule, RankRule)}
+CAUSES_FIRST = tuple({**{name: _OVER_A_RANK[name] for name in _TAKING}, **_OVER_A_RANK}.values())
 
 PARAMETERS_TYPES: Mapping[str, type[RuleParameters]] = {rule.name: rule.parameters_type for rule in KERNEL_RULES}
 
@@ -80,8 +51,8 @@ SPECS: Mapping[str, RuleSpec] = {rule.name: rule.spec for rule in KERNEL_RULES}
 
 
 def words_of(found: RuleVerdict) -> tuple[str, str]:
-    """Return the finding's words and its advice; importing this module gives the words of all rules."""
-    return words(found.kind, found.facts)
+    """Return the finding's words and its advice."""
+    return _BY_NAME[found.rule].words(found.kind, found.facts)
 
 
 def findings_of(judged: JudgedRank) -> list[KernelFinding]:
@@ -90,6 +61,12 @@ def findings_of(judged: JudgedRank) -> list[KernelFinding]:
     unsure = _unsteady(judged, fired)
     found = {rule: _unsure(weighed(finding)) if rule in unsure else weighed(finding) for rule, finding in fired.items()}
     return in_order(_explained(judged, found))
+
+
+def memory_findings(memory: Sequence[GpuMemory]) -> list[KernelFinding]:
+    """Return what fires on the memory of a snapshot's GPUs, the severest first."""
+    found = (worst(rule.judge_memory(each) for each in memory) for rule in MEMORY_RULES)
+    return sorted((each for each in found if each is not None), key=lambda each: -each.severity.rank)
 
 
 def _unsteady(judged: JudgedRank, fired: Iterable[RankRule]) -> set[RankRule]:
@@ -130,6 +107,5 @@ def _totals(judged: JudgedRank, order: Iterable[RankRule]) -> dict[RankRule, flo
             taken = union(taken, own)
             totals[rule] += own.total * rule.counts_for / len(counted)
         for rule in totals:
-            if isinstance(rule, TraceStepOutlier):
-                totals[rule] += rule.beyond(judged, taken) / len(counted)
+            totals[rule] += rule.beyond(judged, taken) / len(counted)
     return totals

@@ -13,14 +13,14 @@ from trainguard.core.finding import MOST_FACTS, Fact, Severity, Status
 from trainguard.core.units import show_number
 from trainguard.kernels.entries import Evidence, Gain, KernelFinding
 from trainguard.kernels.rules.finding import FAMILY, FEW_STEPS, JudgedRank
-from trainguard.kernels.rules.text import SAYINGS, SHARE, SNAPSHOTS, UNREAD_SNAPSHOTS, CaptureKind, Saying, text, words
+from trainguard.kernels.rules.text import SHARE, SNAPSHOTS, UNREAD_SNAPSHOTS, CaptureKind, Saying, silence, text, words
 from trainguard.kernels.times.gpu_times import GpuPart, TraceGpuTime
 from trainguard.kernels.times.intervals import Spans
 from trainguard.kernels.verdict import CaptureVerdict, RuleVerdict, SnapshotVerdict
 from trainguard.ledger.bucket import Bucket
 from trainguard.rules.change import ChangeCode
 from trainguard.rules.protocol import Rule, RuleParameters
-from trainguard.rules.rule_result import FactSheet, Measure, RuleResult
+from trainguard.rules.rule_result import FactSheet, Measure, RuleResult, Words
 from trainguard.rules.spec import RuleSpec, Symptom
 
 Share = Annotated[float, "share"]
@@ -101,12 +101,25 @@ class KernelRule(Rule[RuleParameters]):
 
     def __init_subclass__(cls, **kwargs: Any) -> None:
         if cls.title:
-            cls.spec = _spec_of(cls)
             if not cls.says:
                 kind = re.sub(r"(?<=.)(?=[A-Z])", "_", cls.__name__).lower()
                 cls.says = (Saying(kind, cls.summary, cls.advice, cls.clause),)
-            SAYINGS.update({saying.kind: saying for saying in cls.says})
+            cls.spec = _spec_of(cls)
         super().__init_subclass__(**kwargs)
+
+    @classmethod
+    def saying(cls, kind: str) -> Saying:
+        """Return the rule's words on a kind of finding; KeyError of a kind that this version does not have."""
+        return {each.kind: each for each in cls.says}[kind]
+
+    @classmethod
+    def say(cls, sheet: FactSheet) -> Words:
+        return silence(sheet) if sheet.kind in set(CaptureKind) else text(cls.saying(sheet.kind), sheet)
+
+    @classmethod
+    def words(cls, kind: str, facts: Sequence[Fact]) -> tuple[str, str]:
+        """Return a finding's words, and its advice."""
+        return words(cls.saying(kind), facts)
 
     def found(
         self,
@@ -125,7 +138,7 @@ class KernelRule(Rule[RuleParameters]):
         """
         kind = kind or self.says[0].kind
         judged_by = next(fact for fact in facts if fact.name == measured or not measured)
-        summary, recommendation = words(kind, facts)
+        summary, recommendation = self.words(kind, facts)
         return KernelFinding(
             id=self.name,
             severity=severity,
@@ -145,7 +158,7 @@ class KernelRule(Rule[RuleParameters]):
 
     def judge(self, verdict: CaptureVerdict | None) -> RuleResult:
         if verdict is None or not verdict.has_traces:
-            return RuleResult.of(text, Status.WAITING_FOR_DATA, CaptureKind.NO_CAPTURE)
+            return RuleResult.of(silence, Status.WAITING_FOR_DATA, CaptureKind.NO_CAPTURE)
         found = verdict.of(self.name)
         return _silent(verdict) if found is None else self.said(found, verdict, of_traces(verdict))
 
@@ -153,11 +166,11 @@ class KernelRule(Rule[RuleParameters]):
         """Return the result of what was found in some files of a capture."""
         if self.spec.informs_only:
             facts = (*found.facts, *files.facts)
-            return RuleResult.of(text, Status.OK, found.kind, facts, data_points=files.count)
+            return RuleResult.of(self.text, Status.OK, found.kind, facts, data_points=files.count)
         if not found.sure:
             unsure = Fact(name="unsure_ranks", value=found.unsure)
             kept = bounded(found.facts, (unsure, *files.facts))
-            return RuleResult.of(text, Status.WARMING_UP, found.kind, kept, data_points=files.count)
+            return RuleResult.of(self.text, Status.WARMING_UP, found.kind, kept, data_points=files.count)
         won = (
             Fact(name=GAIN_SHARE, value=round(found.gain_share, 4), unit="share"),
             Fact(name="gain_per_step", value=found.gain_ns_per_step, unit="ns"),
@@ -169,7 +182,7 @@ class KernelRule(Rule[RuleParameters]):
         # What no more fits is left out from the end: what a rule says and where stands first, and its largest evidence.
         every = (*found.facts, *won, *where[:_FIRST], *evidence[:1], *where[_FIRST:], *files.facts, *evidence[1:])
         return RuleResult.of(
-            text,
+            self.text,
             Status.FIRED,
             found.kind,
             every[:MOST_FACTS],
@@ -236,7 +249,7 @@ def _spec_of(rule: type[KernelRule]) -> RuleSpec:
         informs_only=rule.informs_only,
         symptom=rule.symptom,
         explains=rule.explains,
-        text=text,
+        text=rule.say,
         claims={"": rule.claims} if rule.claims else {},
         changes={"": rule.change, **rule.changes},
     )
@@ -255,7 +268,7 @@ def _silent(verdict: CaptureVerdict) -> RuleResult:
         return _unjudged(verdict)
     judged = Fact(name="ranks_judged", value=verdict.judged)
     facts = (judged, *_of_capture(verdict))
-    return RuleResult.of(text, Status.OK, CaptureKind.HOLDS_NOT, facts, data_points=verdict.traces)
+    return RuleResult.of(silence, Status.OK, CaptureKind.HOLDS_NOT, facts, data_points=verdict.traces)
 
 
 def _unjudged(verdict: CaptureVerdict) -> RuleResult:
@@ -271,7 +284,7 @@ def _unjudged(verdict: CaptureVerdict) -> RuleResult:
         kind = CaptureKind.WORK_LOST
     else:
         facts.append(Fact(name="steps", value=verdict.steps, threshold=FEW_STEPS))
-    return RuleResult.of(text, Status.WARMING_UP, kind, tuple(facts), data_points=verdict.traces)
+    return RuleResult.of(silence, Status.WARMING_UP, kind, tuple(facts), data_points=verdict.traces)
 
 
 def _of_capture(verdict: CaptureVerdict) -> list[Fact]:
@@ -315,3 +328,8 @@ class RankRule(KernelRule):
         del judged
         found: Spans = getattr(gpu, self.takes) if self.takes else Spans(gpu.busy.start[:0], gpu.busy.end[:0])
         return found
+
+    def beyond(self, judged: JudgedRank, taken: Spans) -> float:
+        """Return how many more nanoseconds the rule fires for than what the rules took together."""
+        del judged, taken
+        return 0.0

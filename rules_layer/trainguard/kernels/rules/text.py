@@ -41,13 +41,8 @@ class Saying:
     clause: str = ""
 
 
-# By kind: each rule adds its own when it is defined.
-SAYINGS: dict[str, Saying] = {}
-
-
-def words(kind: str, facts: Sequence[Fact]) -> tuple[str, str]:
-    saying, sheet = SAYINGS[kind], FactSheet(Status.FIRED, kind, tuple(facts))
-    said = saying.summary
+def words(saying: Saying, facts: Sequence[Fact]) -> tuple[str, str]:
+    said, sheet = saying.summary, FactSheet(Status.FIRED, saying.kind, tuple(facts))
     summary = said(sheet) if callable(said) else said.format_map(shown(sheet))
     return summary, " ".join(str(fact.value) for fact in sheet.all("remedy")) or saying.advice
 
@@ -63,16 +58,18 @@ def shown(sheet: FactSheet) -> Mapping[str, Any]:
     }
 
 
-def text(sheet: FactSheet) -> Words:
-    if sheet.kind in set(CaptureKind):
-        return Words(_SILENT[CaptureKind(sheet.kind)](sheet))
-    summary, advice = words(sheet.kind, sheet.facts)
+def silence(sheet: FactSheet) -> Words:
+    return Words(_SILENT[CaptureKind(sheet.kind)](sheet))
+
+
+def text(saying: Saying, sheet: FactSheet) -> Words:
+    summary, advice = words(saying, sheet.facts)
     if sheet.status is Status.OK:
         return Words(summary)
     if sheet.status is not Status.FIRED:
         return Words(_unsure(sheet) + summary)
     reason = ("In an earlier capture: " if sheet.past else "") + _on_ranks(sheet) + summary
-    return Words(reason, advice + _explained(sheet), SAYINGS[sheet.kind].clause)
+    return Words(reason, advice + _explained(sheet), saying.clause)
 
 
 def _unsure(sheet: FactSheet) -> str:

@@ -8,7 +8,7 @@ from trainguard.hangs.verdict import HangVerdict
 from trainguard.kernels.changes import KernelComparison, RankComparison
 from trainguard.kernels.document import KernelProfiles
 from trainguard.kernels.entries import KernelFinding
-from trainguard.kernels.ranking import SYMPTOMS
+from trainguard.kernels.ranking import is_symptom
 from trainguard.kernels.verdict import RuleVerdict
 from trainguard.ledger.bucket import BUCKET_WORDS
 from trainguard.report.agents.foreign import (
@@ -352,7 +352,6 @@ def why_of_kernels(findings: Sequence[Mapping[str, Any]]) -> Why:
     def why(first: int, later: int) -> str:
         if findings[first]["sure"] and not findings[later]["sure"]:
             return "is_sure"
-        is_symptom = findings[later]["rule"].rpartition("/")[2] in SYMPTOMS
-        return "larger_is_a_symptom" if is_symptom else "informs_less"
+        return "larger_is_a_symptom" if is_symptom(findings[later]["rule"]) else "informs_less"
 
     return why

@@ -93,6 +93,7 @@ LONGEST_SEARCH = 40
 
 
 class ExplodingTensor(StepRule[ExplodingTensorParameters, ExplodingTensorState]):
+    by_default = True
     spec = step_spec(
         "ExplodingTensor",
         title="NaN and infinite values",
@@ -105,6 +106,11 @@ class ExplodingTensor(StepRule[ExplodingTensorParameters, ExplodingTensorState])
             "It checks numbers of any tensor: record at least the losses, with CollectionConfig(name='losses'), "
             "or those that collection_names and tensor_regex select."
         ),
+        on_scalars=(
+            "It checks every scalar but what episodes earn, or those that collection_names and tensor_regex select: "
+            "log one."
+        ),
+        of_losses=False,
         changes={"": ChangeCode.GO_BACK, INFINITE: ChangeCode.LOWER_LEARNING_RATE},
         say=_exploding_words,
         kinds=(NAN, INFINITE, FINE),

@@ -124,6 +124,7 @@ class LossNotDecreasing(StepRule[LossNotDecreasingParameters, LossNotDecreasingS
             "It checks losses that are single numbers, at steps num_steps apart: record them with "
             "CollectionConfig(name='losses')."
         ),
+        on_scalars="It checks losses at steps num_steps apart: log more of them, or set num_steps.",
         changes={"": ChangeCode.CHANGE_LEARNING_RATE, RISEN: ChangeCode.LOWER_LEARNING_RATE},
         say=_words,
         kinds=(FALLS, ROSE_LITTLE, FLAT, RISEN),

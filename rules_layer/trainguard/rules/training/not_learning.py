@@ -189,6 +189,7 @@ def _score(sheet: FactSheet, kind: str) -> str:
 
 
 class NotLearning(StepRule[NotLearningParameters, RatedState]):
+    by_default = True
     spec = step_spec(
         "NotLearning",
         title="Training that learns nothing",
@@ -209,6 +210,7 @@ class NotLearning(StepRule[NotLearningParameters, RatedState]):
             "min_gain": ParameterHelp("", "a smaller gain, as a share of the score's range, is none"),
         },
         needs="It checks losses that are single numbers: record them in the collection losses, scores in metrics.",
+        on_scalars="It checks losses, and scores beside them: log one.",
         changes={"": ChangeCode.CHECK_TRAINING_LOOP},
         say=_words,
         kinds=tuple(_SAID),

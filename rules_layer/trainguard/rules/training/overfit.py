@@ -41,6 +41,12 @@ def _overfit_words(sheet: FactSheet) -> Words:
 MOST_PAIRS = 32
 
 
+_ON_SCALARS = (
+    "It checks losses of training and of evaluation at steps or epochs: log both, or say by ScalarNames_losses and "
+    "ScalarNames_evaluation which names are theirs."
+)
+
+
 class OverfitParameters(StepParameters, frozen=True, kw_only=True):
     tensor_regex: tuple[str, ...] | None = None
     patience: PositiveInt = 1
@@ -86,6 +92,7 @@ class Overfit(StepRule[OverfitParameters, OverfitState]):
             "It checks the collection losses at steps of modes TRAIN and EVAL: record it with CollectionConfig("
             "name='losses'), set the mode in the script (hook.set_mode), and validate during training."
         ),
+        on_scalars=_ON_SCALARS,
         changes={"": ChangeCode.STOP_EARLY},
         say=_overfit_words,
         kinds=(FINE, WAITS, OVERFITS),
@@ -235,6 +242,7 @@ class Overtraining(StepRule[OvertrainingParameters, OvertrainingState]):
             "It checks the collection losses at steps of modes TRAIN and EVAL: record it with CollectionConfig("
             "name='losses'), and set the mode in the script (hook.set_mode)."
         ),
+        on_scalars=_ON_SCALARS,
         changes={"": ChangeCode.STOP_EARLY},
         say=_overtraining_words,
         kinds=(IMPROVES, TRAINING, VALIDATION),

@@ -60,6 +60,7 @@ class PlateauParameters(StepParameters, frozen=True, kw_only=True):
 
 
 class Plateau(StepRule[PlateauParameters, RatedState]):
+    by_default = True
     spec = step_spec(
         "Plateau",
         title="Plateau",
@@ -77,6 +78,7 @@ class Plateau(StepRule[PlateauParameters, RatedState]):
             "low_score": ParameterHelp("", "a score above, as a share of its range, is not far from done"),
         },
         needs="It checks losses of training: record them in the collection losses, scores in metrics.",
+        on_scalars="It checks losses of training: log one.",
         changes={"": ChangeCode.CHANGE_LEARNING_RATE},
         say=_words,
         kinds=(FINE, NEVER_FELL, PLATEAU),

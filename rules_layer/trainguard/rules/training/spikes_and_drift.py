@@ -52,6 +52,7 @@ class LossSpikeState(StepState, kw_only=True):
 
 
 class LossSpike(StepRule[LossSpikeParameters, LossSpikeState]):
+    by_default = True
     spec = step_spec(
         "LossSpike",
         title="Spikes of the loss",
@@ -64,6 +65,7 @@ class LossSpike(StepRule[LossSpikeParameters, LossSpikeState]):
         parameters={"deviations": ParameterHelp("", "standard deviations above the median of the last 32 values")},
         informs_only=True,
         needs="It checks the loss of training: record it with CollectionConfig(name='losses').",
+        on_scalars="It checks the loss of training: log one.",
         changes={"": ChangeCode.LOWER_LEARNING_RATE},
         say=worded(
             {
@@ -206,6 +208,7 @@ class GradientNormDriftState(StepState, kw_only=True):
 
 
 class GradientNormDrift(StepRule[GradientNormDriftParameters, GradientNormDriftState]):
+    by_default = True
     spec = step_spec(
         "GradientNormDrift",
         title="Gradients that drift",
@@ -224,6 +227,7 @@ class GradientNormDrift(StepRule[GradientNormDriftParameters, GradientNormDriftS
             "It checks norms of gradients beside the loss: log the gradient norm as a scalar, or record the "
             "collections gradients (the reduction l2 is enough) and losses."
         ),
+        on_scalars="It checks the gradient norm beside the loss: log both, as grad_norm and loss.",
         changes={"": ChangeCode.LOWER_LEARNING_RATE, SHRINKS: ChangeCode.CHANGE_ACTIVATIONS},
         say=_drift_words,
         kinds=(NO_DRIFT, LEARNS, MOVES, GROWS, SHRINKS),

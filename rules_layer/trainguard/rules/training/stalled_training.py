@@ -81,6 +81,7 @@ class StalledTrainingRuleState(StepState, kw_only=True):
 
 
 class StalledTrainingRule(StepRule[StalledTrainingRuleParameters, StalledTrainingRuleState]):
+    by_default = True
     spec = step_spec(
         "StalledTrainingRule",
         title="Stalled training",
@@ -100,6 +101,8 @@ class StalledTrainingRule(StepRule[StalledTrainingRuleParameters, StalledTrainin
             ),
         },
         needs="It checks when steps are saved: record the losses, with CollectionConfig(name='losses').",
+        on_scalars="It checks when steps are saved: log scalars with TensorBoard, whose files have times.",
+        of_losses=False,
         changes={"": ChangeCode.FIND_HANG},
         say=_words,
         kinds=(*_WITHOUT_GAP, "goes on", "first gap", "resumed", "stalled", "recent", "waits"),

@@ -159,6 +159,9 @@ class StepRule(Rule[P], Generic[P, S]):
 
     state_type: type[S]
 
+    # Whether it runs where nobody chose rules.
+    by_default: ClassVar[bool] = False
+
     # The first step that is checked and does not fire ends an episode.
     clear_s = 0.0
 

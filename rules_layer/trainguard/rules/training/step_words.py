@@ -3,7 +3,6 @@
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from enum import StrEnum
-from types import MappingProxyType
 from typing import Any, NamedTuple
 
 from trainguard.core.finding import Fact, Status
@@ -14,35 +13,6 @@ from trainguard.rules.family_rules import TRAINING
 from trainguard.rules.rule_result import FactSheet, Named, Words
 from trainguard.rules.spec import STEPS, ParameterHelp, RuleSpec
 
-_SELECTS = (
-    "It checks the scalars that tensor_regex selects: set it to a regular expression that is found in their names."
-)
-
-_BOTH = (
-    "It checks losses of training and of evaluation at steps or epochs: log both, or say by ScalarNames_losses and "
-    "ScalarNames_evaluation which names are theirs."
-)
-
-# By rule. What is not named here checks tensors, which a hook has to record.
-NEEDS: Mapping[str, str] = {
-    "AllZero": _SELECTS,
-    "TensorVariance": _SELECTS,
-    "UnchangedTensor": _SELECTS,
-    "ExplodingTensor": (
-        "It checks every scalar but what episodes earn, or those that collection_names and tensor_regex select: "
-        "log one."
-    ),
-    "LossNotDecreasing": "It checks losses at steps num_steps apart: log more of them, or set num_steps.",
-    "Overfit": _BOTH,
-    "Overtraining": _BOTH,
-    "StalledTrainingRule": "It checks when steps are saved: log scalars with TensorBoard, whose files have times.",
-    "TrainingDiverged": "It checks losses: log one.",
-    "NotLearning": "It checks losses, and scores beside them: log one.",
-    "Plateau": "It checks losses of training: log one.",
-    "LossSpike": "It checks the loss of training: log one.",
-    "GradientNormDrift": "It checks the gradient norm beside the loss: log both, as grad_norm and loss.",
-}
-
 
 class FoundScalars(NamedTuple):
     """Scalars that files hold: their names (``more`` says that there are others), and those taken for losses."""
@@ -50,28 +20,6 @@ class FoundScalars(NamedTuple):
     names: tuple[str, ...] = ()
     losses: tuple[str, ...] = ()
     more: bool = False
-
-
-def scalar_needs(rule: str, needs: str, found: FoundScalars, *, serves: bool = False) -> str:
-    """Say what was found and what to do about it; ``needs`` are the words of a rule that no scalars serve.
-
-    What a rule checks is recorded where it ``serves``: more of it is what is missing.
-    """
-    on_scalars = NEEDS.get(rule)
-    if not found.names:
-        return needs if on_scalars is None else on_scalars
-    held = f"The files of scalars hold {', '.join(found.names)}{' and others' if found.more else ''}"
-    if on_scalars is None:
-        return f"{held}, and no tensors. {needs}"
-    if found.losses or rule in _WITHOUT_LOSSES:
-        taken = f"; taken for losses: {', '.join(found.losses)}" if found.losses else ""
-        return f"{held}{taken}." if serves else f"{held}{taken}. {on_scalars}"
-    unknown = [name for name in found.names if not _is_known(name)]
-    example = f", for example ScalarNames_losses={min(unknown, key=len)}" if unknown else ""
-    return (
-        f"{held}; none of these names is taken for a loss. If one is the loss, set ScalarNames_losses to a regular "
-        f"expression that is found in it{example}."
-    )
 
 
 def _is_known(name: str) -> bool:
@@ -84,7 +32,6 @@ _COUNTS = frozenset(
     {"count", "episode", "episodes", "epoch", "fps", "length", "num", "scale", "seconds", "step", "steps", "time"}
     | {"timestamp", "tokens", "total"}
 )
-_WITHOUT_LOSSES = frozenset({"AllZero", "TensorVariance", "UnchangedTensor", "ExplodingTensor", "StalledTrainingRule"})
 BOUND = ("value", "of further tensors")
 MOST_NAMES = 8
 
@@ -103,6 +50,10 @@ SELECTION_HELP = {
         "regular expressions, separated by commas; tensors whose name one of them is found in are checked too",
     ),
 }
+# What rules over selected tensors check of scalars.
+SELECTS = (
+    "It checks the scalars that tensor_regex selects: set it to a regular expression that is found in their names."
+)
 
 
 class StepKind(StrEnum):
@@ -120,20 +71,42 @@ class StepText:
     """The text of a rule over steps: the words of a check, with notes on unused tensors, or why nothing was checked.
 
     ``needs`` says which tensors it checks and how to record them; ``bound`` has the noun that ``left_out`` counts, and
-    which of them the rule leaves out. ``kinds`` are those of its checks.
+    which of them the rule leaves out. ``kinds`` are those of its checks. ``on_scalars`` says which scalars it checks
+    and how to log them: None of a rule that checks tensors alone. ``of_losses`` says that it needs a loss among them.
     """
 
-    rule: str
     needs: str
     say: Callable[[FactSheet], Words]
     bound: tuple[str, str] = BOUND
     kinds: tuple[str, ...] = ()
+    on_scalars: str | None = None
+    of_losses: bool = True
 
     def __call__(self, sheet: FactSheet) -> Words:
         if sheet.kind in tuple(StepKind):
-            return Words(_unchecked(sheet, self.rule, self.needs, self.bound))
+            return Words(_unchecked(sheet, self))
         words = self.say(sheet)
         return Words(words.reason + _notes(sheet, self.bound), words.advice, words.clause)
+
+    def scalar_needs(self, found: FoundScalars, *, serves: bool = False) -> str:
+        """Say what was found and what to do about it.
+
+        What a rule checks is recorded where it ``serves``: more of it is what is missing.
+        """
+        if not found.names:
+            return self.needs if self.on_scalars is None else self.on_scalars
+        held = f"The files of scalars hold {', '.join(found.names)}{' and others' if found.more else ''}"
+        if self.on_scalars is None:
+            return f"{held}, and no tensors. {self.needs}"
+        if found.losses or not self.of_losses:
+            taken = f"; taken for losses: {', '.join(found.losses)}" if found.losses else ""
+            return f"{held}{taken}." if serves else f"{held}{taken}. {self.on_scalars}"
+        unknown = [name for name in found.names if not _is_known(name)]
+        example = f", for example ScalarNames_losses={min(unknown, key=len)}" if unknown else ""
+        return (
+            f"{held}; none of these names is taken for a loss. If one is the loss, set ScalarNames_losses to a regular "
+            f"expression that is found in it{example}."
+        )
 
 
 def step_spec(
@@ -143,12 +116,16 @@ def step_spec(
     say: Callable[[FactSheet], Words],
     bound: tuple[str, str] = BOUND,
     kinds: tuple[str, ...] = (),
-    parameters: Mapping[str, ParameterHelp] = MappingProxyType({}),
+    on_scalars: str | None = None,
+    of_losses: bool = True,
     **more: Any,
 ) -> RuleSpec:
-    """Return the spec of a rule over steps, named without its family; ``more`` are other fields of it."""
-    text = StepText(rule, needs, say, bound, kinds)
-    helped = {**parameters, **RANGE_HELP}
+    """Return the spec of a rule over steps, named without its family.
+
+    ``more`` are other fields of it; ``parameters`` lack those that all rules over steps take.
+    """
+    text = StepText(needs, say, bound, kinds, on_scalars, of_losses)
+    helped = {**more.pop("parameters", {}), **RANGE_HELP}
     return RuleSpec(name=f"{TRAINING}/{rule}", family=TRAINING, counts=STEPS, parameters=helped, text=text, **more)
 
 
@@ -162,7 +139,7 @@ def scalar_facts(found: FoundScalars) -> tuple[Fact, ...]:
     )
 
 
-def _unchecked(sheet: FactSheet, rule: str, needs: str, bound: tuple[str, str]) -> str:
+def _unchecked(sheet: FactSheet, text: StepText) -> str:
     if sheet.kind == StepKind.UNUSABLE:
         return f"No step could be checked: {sheet.name('unusable_why')}.{_ignored(sheet)}"
     if sheet.kind == StepKind.NO_STEP:
@@ -172,19 +149,19 @@ def _unchecked(sheet: FactSheet, rule: str, needs: str, bound: tuple[str, str]) 
             "No step was found in the files of scalars: they are empty, hold a header alone or lines without a loss, "
             f"or could not be read.{_ignored(sheet)}"
         )
-    what_to_do, seen = needs, sheet.get("values_seen")
+    what_to_do, seen = text.needs, sheet.get("values_seen")
     if sheet.get("of_scalars") is not None:
         names = tuple(str(each.value) for each in sheet.all("scalar"))
         losses = tuple(str(each.value) for each in sheet.all("taken_for_loss"))
         found = FoundScalars(names, losses, more=sheet.get("scalars_more") is not None)
-        what_to_do = scalar_needs(rule, needs, found, serves=seen is not None and bool(seen.value))
+        what_to_do = text.scalar_needs(found, serves=seen is not None and bool(seen.value))
     if sheet.kind == StepKind.TOO_FEW and seen is not None:
         values = counted(int(seen.value), "value") if seen.value else "no value"
         why = f"It is not known yet: {values} can be used, and it takes {sheet.count('values_needed')}."
-        return f"{why} {what_to_do}{_notes(sheet, bound)}"
+        return f"{why} {what_to_do}{_notes(sheet, text.bound)}"
     if sheet.kind == StepKind.TOO_FEW:
         held = _hold("waiting_steps", sheet)
-        return f"{held} what the rule checks, too few to compare. {what_to_do}{_notes(sheet, bound)}"
+        return f"{held} what the rule checks, too few to compare. {what_to_do}{_notes(sheet, text.bound)}"
     return f"None of {_hold('saved_steps', sheet)} what the rule checks. {what_to_do}{_ignored(sheet)}"
 
 

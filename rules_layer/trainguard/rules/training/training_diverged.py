@@ -82,6 +82,7 @@ class TrainingDivergedState(SeriesState, kw_only=True):
 
 
 class TrainingDiverged(StepRule[TrainingDivergedParameters, TrainingDivergedState]):
+    by_default = True
     spec = step_spec(
         "TrainingDiverged",
         title="Training that diverges",
@@ -109,6 +110,7 @@ class TrainingDiverged(StepRule[TrainingDivergedParameters, TrainingDivergedStat
             ),
         },
         needs="It checks losses that are single numbers: record them with CollectionConfig(name='losses').",
+        on_scalars="It checks losses: log one.",
         changes={"": ChangeCode.GO_BACK},
         say=diverged_words,
         kinds=tuple(SAID),

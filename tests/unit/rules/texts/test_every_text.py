@@ -45,7 +45,7 @@ STANDING = (
 
 UNCHECKED = re.compile(r"(Once|[\d,]+ times) a (tensor|scalar) could not be checked.*")
 # Rules that say in the present tense what the step, or the capture, that they name looks like.
-OF_A_STEP = frozenset({"training/NotLearning", "kernels/GpuBusyLow"})
+OF_A_STEP = frozenset({"training/NotLearning", "kernels/GpuGap"})
 
 # Kinds of which the recorded answers have no judgement; the rules' own tests assert their words.
 UNSEEN = frozenset(

@@ -2,6 +2,7 @@
 
 import math
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -17,7 +18,7 @@ from trainguard.rules.training.overfit import FINE as FITS
 from trainguard.rules.training.readings import MetricReading, checked, not_saved, worst_of
 from trainguard.rules.training.selection import matching, selected
 from trainguard.rules.training.step_rule import Check, RunView, SelectingParameters, StepState, remember
-from trainguard.rules.training.step_words import FoundScalars, scalar_needs, several_words
+from trainguard.rules.training.step_words import FoundScalars, StepText, several_words
 
 RULE = RULES["VanishingGradient"]
 NEEDS = "It checks the tensors of the collection gradients: "
@@ -189,7 +190,9 @@ def test_notes_say_how_often_and_why_data_was_not_used(state: dict[str, Any], no
     ],
 )  # fmt: skip
 def test_scalar_files_without_a_finding_say_what_they_hold(rule: str, found: FoundScalars, said: str) -> None:
-    assert scalar_needs(rule, "Record labels.", found) == said
+    text = RULES[rule].text
+    assert isinstance(text, StepText)
+    assert replace(text, needs="Record labels.").scalar_needs(found) == said
 
 
 def reading(tensor: str, value: float, fires: bool, over: float) -> MetricReading:

@@ -1,10 +1,17 @@
 """Parameters of the rules over steps as users give them: texts, in files, with what other services add."""
 
+from importlib import import_module
+from pkgutil import walk_packages
+from types import ModuleType
+
 import pytest
 
 from tests.support.steps import RULES, Run, observed, parameters
 from trainguard.core.errors import RuleConfigError
 from trainguard.formats.tensors.scalars.names import MEANINGS
+from trainguard.kernels import rules as kernel_rules
+from trainguard.kernels.rules.rule import KernelRule
+from trainguard.rules import training
 from trainguard.rules.family_rules import OTHER_FAMILIES, bare
 from trainguard.rules.parameters import (
     canonical_rule,
@@ -16,6 +23,7 @@ from trainguard.rules.parameters import (
 )
 from trainguard.rules.training.exploding_tensor import ExplodingTensor, ExplodingTensorParameters
 from trainguard.rules.training.selection import SCALAR_NAMES_SPEC, ScalarNamesParameters
+from trainguard.rules.training.step_rule import StepRule
 from trainguard.rules.training.tensors.weights import VanishingGradientParameters
 
 
@@ -158,6 +166,24 @@ def test_classes_have_the_names_of_their_family_rules() -> None:
         assert tuple(family.parameters_types()) == (*family.names, *family.settings)
         assert tuple(family.specs()) == (*family.names, *family.settings)
         assert len({bare(rule) for rule in family.names}) == len(family.names)
+
+
+def _defined(base: type, package: ModuleType) -> set[str]:
+    """Return the names of all rules that the modules of a package define, whether its family names them or not."""
+    for module in walk_packages(package.__path__, f"{package.__name__}."):
+        import_module(module.name)
+    found, left = set(), [base]
+    while left:
+        left += (each := left.pop()).__subclasses__()
+        if each.__module__.startswith(package.__name__) and "name" in vars(each):
+            found.add(str(vars(each)["name"]))
+    return found
+
+
+@pytest.mark.parametrize(("base", "package"), [(StepRule, training), (KernelRule, kernel_rules)])
+def test_each_defined_rule_is_named_by_its_family(base: type, package: ModuleType) -> None:
+    named = {name for family in OTHER_FAMILIES if package.__name__ in family.module for name in family.names}
+    assert _defined(base, package) == named
 
 
 def test_each_meaning_of_a_name_has_a_setting() -> None:

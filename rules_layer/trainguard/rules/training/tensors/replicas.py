@@ -170,6 +170,7 @@ class RanksState(StepState, kw_only=True):
 
 
 class RanksOutOfSync(StepRule[StepParameters, RanksState]):
+    by_default = True
     spec = step_spec(
         "RanksOutOfSync",
         title="Ranks out of sync",

@@ -17,7 +17,7 @@ from trainguard.rules.rule_result import FactSheet, Measure, Words
 from trainguard.rules.spec import ParameterHelp
 from trainguard.rules.training.readings import Closeness, MetricReading, checked, furthest, known, measured, used
 from trainguard.rules.training.step_rule import Check, SelectingParameters, StepRule, StepState
-from trainguard.rules.training.step_words import SELECTION_HELP, filled, fires, said, step_spec, worded
+from trainguard.rules.training.step_words import SELECTION_HELP, SELECTS, filled, fires, said, step_spec, worded
 
 UNCHANGED_KINDS, SIMILAR_KINDS = ("unchanged", "changed"), ("differs", "same")
 
@@ -65,6 +65,8 @@ class UnchangedTensor(StepRule[UnchangedTensorParameters, StepState]):
             "It checks the tensors that collection_names and tensor_regex select: record them in full, at several "
             "steps, with a CollectionConfig."
         ),
+        on_scalars=SELECTS,
+        of_losses=False,
         changes={"": ChangeCode.CHECK_TRAINING_LOOP},
         say=worded(
             {

@@ -11,7 +11,7 @@ from trainguard.rules.rule_result import FactSheet, Measure, Words
 from trainguard.rules.spec import ParameterHelp
 from trainguard.rules.training.readings import MetricReading, checked, known, not_saved, variance, zeros
 from trainguard.rules.training.step_rule import Check, SelectingParameters, StepRule, StepState
-from trainguard.rules.training.step_words import SELECTION_HELP, step_spec, worded
+from trainguard.rules.training.step_words import SELECTION_HELP, SELECTS, step_spec, worded
 
 ZERO_KINDS = ("zeros", "fine")
 # Which threshold TensorVariance compares with; the status says whether it is crossed.
@@ -62,6 +62,8 @@ class AllZero(StepRule[AllZeroParameters, StepState]):
             "It checks the tensors that collection_names and tensor_regex select: record them with a CollectionConfig, "
             "in full unless the threshold is 100 %."
         ),
+        on_scalars=SELECTS,
+        of_losses=False,
         changes={"": ChangeCode.FIX_INITIALISATION},
         say=worded(
             "{zeros} % of {zeros.series} {was/is} zero, {zeros:against not below|below} %",
@@ -132,6 +134,8 @@ class TensorVariance(StepRule[TensorVarianceParameters, StepState]):
             "It checks the tensors that collection_names and tensor_regex select: record them, in full or as reduction "
             "variance, with a CollectionConfig."
         ),
+        on_scalars=SELECTS,
+        of_losses=False,
         changes={"": ChangeCode.FIX_INITIALISATION},
         say=_variance_words,
         kinds=(HIGH, LOW, UNSET),
