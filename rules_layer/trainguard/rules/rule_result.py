@@ -1,9 +1,10 @@
 """A rule's result: a status, a kind and facts; only the rule's text makes sentences of them, and no code reads one."""
 
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, field, replace
+from dataclasses import InitVar, dataclass, field
 from enum import StrEnum
-from typing import TYPE_CHECKING, Any, Literal, Self, TypeAlias
+from functools import cached_property
+from typing import Any, Literal, Self, TypeAlias
 
 from trainguard.core.finding import Fact, Patience, Status
 from trainguard.render.details import Details, plain
@@ -115,8 +116,6 @@ Text: TypeAlias = Callable[[FactSheet], Words]
 Parts: TypeAlias = Mapping[str, Callable[[FactSheet], str]]
 
 IdleNode = Literal["never used", "idle"]
-# The fields that a rule's text makes when one of them is read: of most judgements none is.
-_WORDS = ("reason", "advice", "clause", "past_reason", "past_advice")
 
 
 @dataclass(frozen=True, slots=True)
@@ -127,95 +126,130 @@ class Measure:
     unit: str = ""
 
 
-@dataclass(frozen=True, slots=True)
-class RuleResult:
-    """A rule's judgement of the state that it was shown.
+@dataclass(frozen=True)
+class ResultFields:
+    """What a rule says: the parameters of `RuleResult`.
 
-    ``status`` FIRED says that the condition holds now; whether that is a new fire, the engine decides. ``reason`` and
-    ``advice`` are a sentence each, ``past_reason`` and ``past_advice`` theirs once the condition holds no more.
-    ``worst`` is a series or process such as ``gpu3``. ``measure`` is of ``measured`` and ``threshold``, None for the
-    rule's first. ``details`` are of one node, or of a job's nodes by name; custom rules may give finite numbers,
-    strings, lists and dicts.
-
-    ``affected_share``, 0 to 1, is of the judged time; None takes the share of evaluations in violation.
-    ``wasted_share``, 0 to 1, is the cost in the node's paid time since the job's start; None for a risk that has cost
-    nothing yet. ``pooled`` is in how many points the condition was seen, and how many were judged; nodes' counts add
-    up. ``confidence``, 0 to 1, is how sure the named reason is; None of a certain rule. ``idle_node`` says that the
-    node does nothing at all, ``oversized`` that a smaller instance would do.
-
-    ``onset`` is the condition's start, epoch seconds; None takes the first evaluation at which it held. ``until`` is
-    when it was over, of a finding that stands. ``score``, 0 to 100, is how much it matters; None derives it from the
-    loss. With ``near_threshold`` the node is evaluated each minute. ``time_left_s`` is when a risk comes true; None
-    where unknown.
-
-    ``cause`` names what a finding's evidence names as its cause, which may come after the fire: people are notified
-    once it is known.
-
-    ``found`` are the words of a finding that is over, set by the engine. ``progress`` is that of patience, in every
-    status. ``needs_longer`` says that a job as short cannot have the condition: it is healthy without reservation.
+    Its words may be written by the rule itself. They are parameters here and properties there, as one dataclass cannot
+    have both under one name.
     """
 
+    # FIRED says that the condition holds now; whether that is a new fire, the engine decides.
     status: Status
-    reason: str
+    # A sentence; empty where ``text`` makes all words.
+    reason: InitVar[str] = ""
     measured: float | None = None
     threshold: float | None = None
+    # Of ``measured`` and ``threshold``; None for the rule's first.
     measure: Measure | None = None
+    # A series or process such as ``gpu3``.
     worst: str | None = None
     data_points: int = 0
+    # How far patience is, in every status.
     progress: Patience | None = None
-    advice: str | None = None
+    # A sentence.
+    advice: InitVar[str | None] = None
+    # Share, 0 to 1, of the judged time; None takes the share of evaluations in violation.
     affected_share: float | None = None
+    # Cost, 0 to 1, in the node's paid time since the job's start; None for a risk that has cost nothing yet.
     wasted_share: float | None = None
+    # In how many points the condition was seen, and how many were judged; nodes' counts add up.
     pooled: tuple[int, int] | None = None
+    # The same of the kinds that have other points.
     pooled_by: Mapping[str, tuple[int, int]] = field(default_factory=dict)
+    # How sure the named reason is, 0 to 1; None of a certain rule.
     confidence: float | None = None
+    # Says that the node does nothing at all.
     idle_node: IdleNode | None = None
+    # Says that a smaller instance would do.
     oversized: bool = False
+    # The condition's start, epoch seconds; None takes the first evaluation at which it held.
     onset: float | None = None
+    # When it was over, of a finding that stands.
     until: float | None = None
     gpus: tuple[str, ...] = ()
+    # When a risk comes true; None where unknown.
     time_left_s: float | None = None
+    # How much it matters, 0 to 100; None derives it from the loss.
     score: float | None = None
+    # The node is evaluated each minute.
     near_threshold: bool = False
-    past_reason: str | None = None
-    past_advice: str | None = None
+    # Reason and advice once the condition holds no more; None where those of now stay true.
+    past_reason: InitVar[str | None] = None
+    past_advice: InitVar[str | None] = None
+    # Of one node, or of a job's nodes by name; custom rules may give finite numbers, strings, lists and dicts.
     details: Details | Mapping[str, Any] = field(default_factory=dict)
     kind: str = ""
     facts: tuple[Fact, ...] = ()
-    clause: str = ""
+    # See `Words`.
+    clause: InitVar[str] = ""
+    # The words of a finding that is over, set by the engine.
     found: Words | None = None
+    # A job as short cannot have the condition: it is healthy without reservation.
     needs_longer: bool = False
+    # What a finding's evidence names as its cause, which may come after the fire: people are notified once it is known.
     cause: str = ""
+    # Makes the words of the status, the kind and the facts when they are read: of most results they never are.
     text: Text | None = field(default=None, repr=False, compare=False)
+    # The words that the rule has written itself, and those once the condition holds no more.
+    written: Words = field(init=False)
+    past_written: Words | None = field(init=False)
+
+    def __post_init__(
+        self, reason: str, advice: str | None, past_reason: str | None, past_advice: str | None, clause: str
+    ) -> None:
+        has_past = past_reason is not None or past_advice is not None
+        past = Words("" if past_reason is None else past_reason, past_advice) if has_past else None
+        object.__setattr__(self, "written", Words(reason, advice, clause))
+        object.__setattr__(self, "past_written", past)
+
+
+class RuleResult(ResultFields):
+    """A rule's judgement of the state that it was shown."""
 
     @classmethod
     def of(cls, text: Text, status: Status, kind: str, facts: tuple[Fact, ...] = (), **more: Any) -> Self:
         """Return a rule's result by its facts, in the words that ``text`` makes of them when they are read."""
-        result = cls(status, "", kind=kind, facts=facts, text=text, **more)
-        for name in _WORDS:
-            object.__delattr__(result, name)
-        return result
+        return cls(status, kind=kind, facts=facts, text=text, **more)
 
     @classmethod
     def of_kind(cls, text: Text, kind: JudgedKind, facts: tuple[Fact, ...] = (), **more: Any) -> Self:
         return cls.of(text, kind.status, kind, facts, **more)
 
-    if not TYPE_CHECKING:
+    @cached_property
+    def words(self) -> Words:
+        if self.text is None or self.written.reason:
+            return self.written
+        return self.text(FactSheet(self.status, self.kind, self.facts))
 
-        def __getattr__(self, name: str) -> Any:
-            """Return a field of words that is read for the first time."""
-            if name not in _WORDS:
-                raise AttributeError(f"{type(self).__name__} has no {name!r}")
-            sheet = FactSheet(self.status, self.kind, self.facts)
-            now, past = self.text(sheet), None
-            if self.status is Status.FIRED:
-                past = self.text(replace(sheet, past=True))
-            object.__setattr__(self, "reason", now.reason)
-            object.__setattr__(self, "advice", now.advice)
-            object.__setattr__(self, "clause", now.clause)
-            object.__setattr__(self, "past_reason", None if past is None else past.reason)
-            object.__setattr__(self, "past_advice", None if past is None else past.advice)
-            return object.__getattribute__(self, name)
+    @cached_property
+    def past_words(self) -> Words | None:
+        """The words once the condition holds no more; None where those of now stay true."""
+        if self.text is None or self.written.reason:
+            return self.past_written
+        if self.status is not Status.FIRED:
+            return None
+        return self.text(FactSheet(self.status, self.kind, self.facts, past=True))
+
+    @property
+    def reason(self) -> str:
+        return self.words.reason
+
+    @property
+    def advice(self) -> str | None:
+        return self.words.advice
+
+    @property
+    def clause(self) -> str:
+        return self.words.clause
+
+    @property
+    def past_reason(self) -> str | None:
+        return None if self.past_words is None else self.past_words.reason
+
+    @property
+    def past_advice(self) -> str | None:
+        return None if self.past_words is None else self.past_words.advice
 
     def pooled_as(self, kind: str) -> tuple[int, int] | None:
         """Return in how many points a kind was seen, and how many were judged; None of no points."""
@@ -229,7 +263,7 @@ class RuleResult:
     @property
     def found_words(self) -> Words:
         """The words of what was found: now, or before."""
-        return Words(self.reason, self.advice, self.clause) if self.found is None else self.found
+        return self.words if self.found is None else self.found
 
     @property
     def kept_texts(self) -> tuple[str, str | None]:

@@ -68,59 +68,57 @@ class RuleSpec:
     """A rule's name, its help, and its part in ranking and reports.
 
     A custom rule may give texts alone, as does a group of settings that no rule owns.
-
-    ``name`` is as in the managed service's documentation, ``title`` that of its section in a report (empty stands for
-    the name). ``looks_at`` and ``fires_when`` are columns of the page on all rules; ``condition`` has ``{parameter}``
-    where a parameter's value belongs. ``measures`` are possible meanings of ``RuleResult.measured``: the first unless a
-    judgement says another.
-
-    ``counts`` is the unit of patience; ``at_patience`` says whether a verdict comes with as many as patience needs,
-    else with one more. ``shipped_defaults`` are those of the managed service's container that differ from the
-    documented ones. ``managed_parameters`` are shown by the managed service's report, in its order: readers take them
-    by position. ``managed_aliases`` are those of them that are another parameter under a second name, with that one's
-    name.
-
-    ``inputs`` are the streams that the rule needs, none where it judges other rules' verdicts; ``metrics`` the system
-    metrics without which it cannot judge, beside GPU utilization. ``symptom``, and by kind ``looks``, is what its
-    finding looks like; None where it is no mere look. ``explains``, and by kind ``explains_as`` besides, are the
-    symptoms that it names a reason for. ``claims`` has by kind (``""`` for all others) the ledger's buckets whose time
-    in the episodes it explains, in order; with ``measures_loss`` ``wasted_share`` bounds its claim: it is measured, and
-    the buckets hold more than that. ``changes`` has in the same way by kind what its finding asks to change. ``over``
-    returns the kind and the facts of a finding whose condition holds no more, in a job that goes on; None where they
-    stay true.
-
-    ``too_short`` are the words on a job that was too short, where no patience can be lowered. ``section`` is the
-    report's, as ``module:function``: text, as evaluators must not import reports.
     """
 
+    # As in the managed service's documentation.
     name: str
     family: str = "profiler"
+    # Of its section in a report; empty stands for the name.
     title: str = ""
+    # Columns of the page on all rules.
     looks_at: str
     fires_when: str
+    # Has ``{parameter}`` where a parameter's value belongs.
     condition: str
+    # Possible meanings of ``RuleResult.measured``: the first unless a judgement says another.
     measures: tuple[Measure, ...] = ()
+    # The unit of patience.
     counts: str = POINTS
+    # Whether a verdict comes with as many as patience needs, else with one more.
     at_patience: bool = False
     parameters: Mapping[str, ParameterHelp] = field(default_factory=dict)
+    # Those of the managed service's container that differ from the documented ones.
     shipped_defaults: Mapping[str, float | int] = field(default_factory=dict)
+    # Shown by the managed service's report, in its order: readers take them by position.
     managed_parameters: tuple[str, ...] = ()
+    # Those of them that are another parameter under a second name, with that one's name.
     managed_aliases: Mapping[str, str] = field(default_factory=dict)
+    # The streams that the rule needs, none where it judges other rules' verdicts.
     inputs: frozenset[Input] = frozenset()
+    # The system metrics without which it cannot judge, beside GPU utilization.
     metrics: tuple[str, ...] = ()
     informs_only: bool = False
+    # What its finding looks like, and by kind; None where it is no mere look.
     symptom: Symptom | None = None
     looks: Mapping[str, Symptom] = field(default_factory=dict)
+    # The symptoms that it names a reason for, and by kind besides.
     explains: tuple[Symptom, ...] = ()
     explains_as: Mapping[str, tuple[Symptom, ...]] = field(default_factory=dict)
     text: Text | None = None
+    # Returns the kind and the facts of a finding whose condition holds no more, in a job that goes on; None where they
+    # stay true.
     over: Over | None = None
+    # By kind (``""`` for all others) what its finding asks to change.
     changes: Mapping[str, ChangeCode] = field(default_factory=dict)
+    # In the same way the ledger's buckets whose time in the episodes it explains, in order.
     claims: Mapping[str, tuple[Bucket, ...]] = field(default_factory=dict)
+    # ``wasted_share`` bounds its claim: it is measured, and the buckets hold more than that.
     measures_loss: bool = False
+    # The words on a job that was too short, where no patience can be lowered.
     too_short: str | None = None
     details: type[Details] | None = None
     chart_lines: tuple[ChartLine, ...] = ()
+    # The report's, as ``module:function``: text, as evaluators must not import reports.
     section: str | None = None
 
     def measure_of(self, result: RuleResult) -> Measure | None:

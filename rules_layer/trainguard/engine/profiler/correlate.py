@@ -23,7 +23,6 @@ from trainguard.rules.framework_events import CLASS_LABELS, MINUTE_US, OTHER, Mi
 from trainguard.rules.overall_framework_metrics.rule import FrameworkTimeState
 from trainguard.rules.protocol import is_custom
 from trainguard.rules.registry import spec_of
-from trainguard.rules.rule_result import FactSheet
 
 BOTTLENECKED_SHARE = 0.5
 # A phase is named in the advice when its share of the time grows by so many points.
@@ -143,9 +142,8 @@ def _with_framework(verdict: RuleOutcome, compared: ComparedMinutes) -> RuleOutc
     grown, text = _most_grown(compared), spec_of(verdict.rule).text
     if result.status is not Status.FIRED or not grown or text is None:
         return replace(verdict, result=result)
-    facts = (*result.facts, *grown)
-    now, past = (text(FactSheet(result.status, result.kind, facts, past=past)) for past in (False, True))
-    amended = replace(result, facts=facts, advice=now.advice, past_reason=past.reason, past_advice=past.advice)
+    # Without a reason of its own, ``text`` makes the words of the facts that were added.
+    amended = replace(result, facts=(*result.facts, *grown), reason="", text=text)
     return replace(verdict, result=amended)
 
 
