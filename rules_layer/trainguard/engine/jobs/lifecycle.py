@@ -134,9 +134,9 @@ def _known(description: TrainingJobDescription, bucket: str, registry: JobRegist
     return None
 
 
-def job_of(event: Mapping[str, Any], journal: Journal) -> str | None:
+def job_of(event: object, journal: Journal) -> str | None:
     """Return the job of a state change event; None for one of another shape, which is counted."""
-    detail = event.get("detail")
+    detail = event.get("detail") if isinstance(event, Mapping) else None
     name = detail.get("TrainingJobName") if isinstance(detail, Mapping) else None
     if isinstance(name, str) and name.isprintable():
         return name
