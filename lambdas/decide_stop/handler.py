@@ -1,7 +1,6 @@
 """Decides whether a fire may stop its training job, and takes one of the hour's stops for it."""
 
 import time
-from functools import partial
 from typing import Any
 
 import msgspec
@@ -35,10 +34,10 @@ stop_limit = central_limit(clients)
 @logger.inject_lambda_context(clear_state=True)
 def handler(event: dict[str, Any], context: LambdaContext) -> dict[str, Any]:
     """Answer with stop, decision, why, stopAt and optedIn; the log keeps every decision."""
-    case = msgspec.convert(event, StopCase)
+    case = StopCase.read(event)
     known = StopPreconditions.read(case, jobs, rows)
-    last_word = partial(within_organisation, stop_limit, context.invoked_function_arn, case.fire_id)
-    decision = decide_within_stop_rate(case, services, budget, limit, known=known, now=time.time(), last_word=last_word)
+    decision, identity = decide_within_stop_rate(case, services, budget, limit, known=known, now=time.time())
+    decision = within_organisation(stop_limit, context.invoked_function_arn, case.fire_id, decision, identity)
     answer: dict[str, Any] = msgspec.to_builtins(decision)
     logger.info("stop decision", extra={"job": case.job, "rule": case.rule, "fire_id": case.fire_id, **answer})
     return answer

@@ -11,6 +11,7 @@ from trainguard.aws.clients import Clients
 from trainguard.aws.dynamodb.fire_path import DynamoFireRows
 from trainguard.aws.environment import load_environment
 from trainguard.stack.actions.fire_row import FireRecord, record
+from trainguard.stack.actions.request import fire_of_call
 
 logger = Logger()
 environment = load_environment(("rule_state_table",), function="record_fire")
@@ -21,5 +22,5 @@ rows = DynamoFireRows(client=Clients().dynamodb, table=environment.rule_state_ta
 def handler(event: dict[str, Any], context: LambdaContext) -> dict[str, Any]:
     """Write what the event has; a row that is of another fire by now stays as it is."""
     del context
-    record(msgspec.convert(event, FireRecord), rows, now=time.time())
+    record(msgspec.convert(event | {"fire": fire_of_call(event)}, FireRecord), rows, now=time.time())
     return {}

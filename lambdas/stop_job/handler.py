@@ -12,6 +12,7 @@ from trainguard.aws.dynamodb.cluster_desk import DynamoClusterDesk
 from trainguard.aws.dynamodb.fire_path import DynamoFireRows
 from trainguard.aws.environment import load_environment
 from trainguard.aws.stop_calls import AwsStopCalls
+from trainguard.stack.actions.request import fire_of_call
 from trainguard.stack.actions.stop_job import StopCall, carry_out
 
 logger = Logger()
@@ -26,7 +27,7 @@ calls = AwsStopCalls(clients, desk, time.time)
 def handler(event: dict[str, Any], context: LambdaContext) -> dict[str, Any]:
     """Answer with the decision as it stands in the end, what came of it, and what went wrong; the log keeps all."""
     del context
-    call = msgspec.convert(event, StopCall)
+    call = msgspec.convert(event | {"fire": fire_of_call(event)}, StopCall)
     fire = call.fire
     outcome = carry_out(fire, call.decision, rows, calls, now=time.time())
     answer: dict[str, Any] = msgspec.to_builtins(outcome)

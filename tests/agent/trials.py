@@ -2,11 +2,12 @@
 
 import random
 from dataclasses import replace
-from typing import Any, cast
+from typing import TYPE_CHECKING, Any, cast
 
 import msgspec
 
 from tests.support.faults import Faults
+from tests.support.fires import fire_of
 from tests.support.memory import MemoryStopBudget
 from tests.support.workload_cluster import Died, MemoryCluster, MemoryDesk
 from trainguard.aws.stop_calls import AwsStopCalls
@@ -14,15 +15,16 @@ from trainguard.core.brakes import NO_BRAKES, Braked, BrakeList, new_brake
 from trainguard.core.errors import PortUnavailableError
 from trainguard.core.finding import Finding
 from trainguard.core.records import JobRecord, RuleRow, Status
-from trainguard.core.timestamps import iso_time
 from trainguard.stack.actions.cluster_agents import resource_states
-from trainguard.stack.actions.fire_row import FireInput, Recorded
-from trainguard.stack.actions.request import StopCase, StopResult
+from trainguard.stack.actions.fire_row import Recorded
 from trainguard.stack.actions.stop import StopPreconditions
 from trainguard.stack.actions.stop_job import carry_out
 from trainguard.stack.actions.stop_resources import ResourceDecision, StopServices, decide_within_stop_rate
 from trainguard.stack.actions.stop_switch import StopSwitches
 from trainguard_collector.agent.carrying_out import Agent
+
+if TYPE_CHECKING:
+    from trainguard.stack.actions.request import StopResult
 
 START = 1_800_000_000.0
 JOB, RULE, RESOURCE = "train-17", "LowGPUUtilization", "job/team-a/train-17"
@@ -81,7 +83,7 @@ class Trial:
 
     def _decide(self, fire_id: str, fired_at: float, attempt: Any) -> ResourceDecision:
         row = RuleRow(JOB, Finding(RULE, None, "low."), Status.FIRED, evaluated_through=self.now, fire_id=fire_id)
-        case = StopCase(JOB, RECORD.arn, RULE, fire_id, 0, "*", iso_time(fired_at), attempt=attempt)
+        case = fire_of(JOB, RECORD.arn, RULE, at=fired_at, fire_id=fire_id, attempt=attempt)
         services = StopServices(
             lambda _: None,
             {"workload": lambda identities: resource_states(self.desk, "workload", identities, self.now)},
@@ -89,13 +91,11 @@ class Trial:
             {"workload"},
         )
         known = StopPreconditions(RECORD, row)
-        decision = decide_within_stop_rate(case, services, self._budget, 5, known=known, now=self.now)
+        decision, _ = decide_within_stop_rate(case, services, self._budget, 5, known=known, now=self.now)
         return msgspec.convert(msgspec.to_builtins(decision), ResourceDecision)
 
     def _carry_out(self, fire_id: str, decision: ResourceDecision) -> None:
-        fire = FireInput(
-            job=JOB, job_arn=RECORD.arn, rule=RULE, fire_id=fire_id, episode=0, fired_at=iso_time(START), reason="low."
-        )
+        fire = fire_of(JOB, RECORD.arn, RULE, at=START, fire_id=fire_id)
         calls = AwsStopCalls(cast("Any", None), self.desk, lambda: self.now)
         self.expires[fire_id] = decision.expires_at or 0.0
         while True:

@@ -10,12 +10,13 @@ from typing import Any
 import numpy as np
 
 from tests.answers.recorded import compare, digest
+from tests.support.fires import fire_of
 from trainguard.core.finding import Episode, Finding, Severity
 from trainguard.core.job_policy import DAYS, AlertPolicy, JobPolicy, QuietHours, StopPolicy
 from trainguard.core.records import JOB_NODE, AlertKind, JobRecord, OutboxEntry, RuleRow, Status
 from trainguard.core.timestamps import iso_time
 from trainguard.stack.actions.alert import compose_alert
-from trainguard.stack.actions.request import AlertInput, AlertRequest, Resend, StopCase, StopDecision, StopResult
+from trainguard.stack.actions.request import AlertRequest, FireInput, Resend, StopDecision, StopResult
 from trainguard.stack.actions.stop import StopPreconditions, stop_objection
 
 FOLDER = Path(__file__).with_name("alerts")
@@ -75,7 +76,7 @@ def random_request(seed: int) -> AlertRequest:
         cost=draw.words(0, 30),
         episodes=draw.one_of((), (episode,), (episode, episode)),
     )
-    fire = AlertInput(
+    fire = FireInput(
         job=draw.one_of("bert", "b" * 63, "x" * 120 + "é"),
         job_arn=JOB,
         report_uri="s3://profiles/bert/report.json",
@@ -134,16 +135,8 @@ def is_refused(seed: int) -> bool:
     draw = Draw(seed)
     fired_at = NOW - draw.one_of(0.0, 90.0, 899.0, 900.0, 901.0, 1_800.0, 1_801.0, -300.0, -301.0)
     node = draw.one_of(JOB_NODE, "algo-1")
-    case = StopCase(
-        job="bert",
-        job_arn=JOB,
-        rule=RULE,
-        fire_id="f1",
-        episode=draw.one_of(*[0] * 9, 1),
-        node=node,
-        fired_at=iso_time(fired_at),
-        attempt=draw.one_of("first", "final"),
-    )
+    episode, attempt = draw.one_of(*[0] * 9, 1), draw.one_of("first", "final")
+    case = fire_of("bert", JOB, RULE, at=fired_at, episode=episode, node=node, attempt=attempt)
     job = JobRecord("bert", JOB, "profiles", "", episodes=draw.one_of({}, {RULE: 0}, {"CPUBottleneck": 1}))
     rows = random_row(draw, None, fired_at), random_row(draw, "algo-1", fired_at)
     row, node_row = draw.one_of(*[rows[0]] * 9, None), draw.one_of(rows[1], None)

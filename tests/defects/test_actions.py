@@ -17,7 +17,7 @@ from trainguard.core.records import JobRecord, JobStatus, OutboxEntry, RuleRow, 
 from trainguard.core.timestamps import iso_time
 from trainguard.engine.settings.tag_names import STOP_ALLOWED, STOP_TAG
 from trainguard.stack.actions.alert import compose_alert
-from trainguard.stack.actions.request import AlertInput, AlertRequest, StopCase, StopDecision, StopResult
+from trainguard.stack.actions.request import AlertRequest, FireInput, StopCase, StopDecision, StopResult
 from trainguard.stack.actions.stop import StopPreconditions, decide_stop
 from trainguard.stack.actions.stop_switch import StopSwitches
 
@@ -38,7 +38,7 @@ def stopped(fired: str, *known: TrainingJobDescription) -> list[str]:
         jobs.set(description)
 
     def decide(arguments: Any) -> Any:
-        case = msgspec.convert(arguments["Payload"], StopCase)
+        case = StopCase.read(arguments["Payload"])
         known = StopPreconditions(job=registered(case.job), row=marked(case))
         return {
             "Payload": msgspec.to_builtins(decide_stop(case, jobs.describe(case.job), ENABLED, known=known, now=NOW))
@@ -119,7 +119,7 @@ def test_old_job_list_is_refreshed_after_a_start_or_end() -> None:
 @pytest.mark.parametrize("made", [True, False])
 def test_message_without_numbers_never_contains_none(made: bool) -> None:
     finding = Finding(rule="LowGPUUtilization", node="algo-1", reason="gpu1 is low.")
-    bare = AlertInput(
+    bare = FireInput(
         job="job-1",
         job_arn=running("job-1").arn,
         entry=OutboxEntry("f" * 20, 0, 1_795_249_200.0, finding),

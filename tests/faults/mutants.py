@@ -123,7 +123,7 @@ MUTANTS = (
     Mutant(
         "no stop rate limit",
         stop_rate_limit,
-        "admit",
+        "take",
         "len(recent) + (not is_counted) > limit",
         "False",
         ("stops taken",),

@@ -6,7 +6,6 @@ from typing import Any
 from tests.faults.jobs import START
 from tests.support.memory import MemoryStopBudget, MemoryWorld
 from trainguard.core.errors import PortUnavailableError
-from trainguard.core.records import JOB_NODE
 from trainguard.stack.actions.request import StopCase
 from trainguard.stack.actions.stop import StopPreconditions
 from trainguard.stack.actions.stop_resources import StopServices, decide_within_stop_rate
@@ -40,29 +39,20 @@ class FirePath:
 
     def run(self, name: str, payload: dict[str, Any], now: float) -> None:
         """Handle one fire; raises where a task of the state machine is to be tried again."""
-        job, rule, node = payload["job"], payload["rule"], payload["node"] or JOB_NODE
+        job, rule = payload["job"], payload["rule"]
         rows = self.world.rows
         stored = rows.load(job, rule)
         if stored is None:
             raise PortUnavailableError("RuleStates", "load", "the scheduler has still to write the row")
         rows.record(replace(stored, fire_id=payload["fireId"]))
-        case = StopCase(
-            job=job,
-            job_arn=payload["jobArn"],
-            rule=rule,
-            fire_id=payload["fireId"],
-            episode=payload["episode"],
-            node=node,
-            fired_at=payload["firedAt"],
-            job_created_at=payload["jobCreatedAt"],
-        )
+        case = StopCase.read(payload)
         known = StopPreconditions.read(case, self.world.jobs, self.world.rows)
         description = self.world.training_jobs.describe(job)
         if description is not None and self.another is not None:
             changed = {"created_at": START + 900.0} if self.another == 0 else {"arn": f"{description.arn}-other"}
             description = replace(description, **changed)
         services = StopServices(lambda _: description, {}, lambda: ENABLED, frozenset())
-        if not decide_within_stop_rate(case, services, self.budget, LIMIT, known=known, now=now).stop:
+        if not decide_within_stop_rate(case, services, self.budget, LIMIT, known=known, now=now)[0].stop:
             return
         assert description is not None
         self.hour.add(case.identity)

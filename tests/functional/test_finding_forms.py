@@ -22,7 +22,7 @@ from trainguard.core.records import (
 )
 from trainguard.engine.outbox import fire_payload
 from trainguard.stack.actions.alert import compose_alert
-from trainguard.stack.actions.request import AlertInput, AlertRequest
+from trainguard.stack.actions.request import AlertRequest, FireInput
 
 START = 1_795_248_000.0
 COST = "about USD 18.40 of the USD 59.30 spent"
@@ -325,7 +325,7 @@ def test_earlier_input_is_alerted_with_its_finding_and_fields() -> None:
 
 
 def test_input_about_the_whole_job_keeps_its_node_sign() -> None:
-    fire = AlertInput.read(fire_payload(OF_JOB, JOB))
+    fire = FireInput.read(fire_payload(OF_JOB, JOB))
     assert (fire.entry.finding.node, compose_alert(AlertRequest(fire), now=0.0).document["node"]) == (None, "*")
 
 
@@ -339,20 +339,20 @@ def test_input_about_the_whole_job_keeps_its_node_sign() -> None:
 )
 def test_faulty_finding_of_an_input_names_the_field(changes: dict[str, Any], fault: str) -> None:
     with pytest.raises(msgspec.ValidationError, match=fault):
-        AlertInput.read(SENT | changes)
+        FireInput.read(SENT | changes)
 
 
 def test_missing_finding_of_an_input_names_the_field() -> None:
     with pytest.raises(msgspec.ValidationError, match="missing required field `rule`"):
-        AlertInput.read({name: value for name, value in SENT.items() if name not in FINDING_FIELDS})
+        FireInput.read({name: value for name, value in SENT.items() if name not in FINDING_FIELDS})
 
 
 def test_an_entry_that_fired_at_no_time_is_refused() -> None:
     for wrong in ("noon", None, 7):
         with pytest.raises(msgspec.ValidationError, match="firedAt"):
-            AlertInput.read(SENT | {"firedAt": wrong})
+            FireInput.read(SENT | {"firedAt": wrong})
     with pytest.raises(msgspec.ValidationError, match="missing required field"):
-        AlertInput.read({name: value for name, value in SENT.items() if name != "firedAt"})
+        FireInput.read({name: value for name, value in SENT.items() if name != "firedAt"})
 
 
 def test_a_new_field_joins_the_examples_of_these_tests() -> None:

@@ -15,8 +15,8 @@ from trainguard.aws.dynamodb.fire_path import DynamoFireRows
 from trainguard.core.finding import Finding
 from trainguard.core.records import RuleRow, Status
 from trainguard.core.timestamps import epoch_from_iso
-from trainguard.stack.actions.fire_row import FireInput, FireRecord, record
-from trainguard.stack.actions.request import StopResult
+from trainguard.stack.actions.fire_row import FireRecord, record
+from trainguard.stack.actions.request import FireInput, StopResult, fire_of_call
 from trainguard.stack.actions.stop_job import OVERTAKEN, StopOutcome, carry_out
 from trainguard.stack.actions.stop_resources import ResourceDecision
 
@@ -80,11 +80,16 @@ class Table:
     def carry_out(self, fire: Mapping[str, Any] = FIRE) -> StopOutcome:
         """Carry out the decision to stop."""
         decision = msgspec.convert(STOP, ResourceDecision)
-        return carry_out(msgspec.convert(fire, FireInput), decision, self.rows, self, now=epoch_from_iso(FIRED_AT))
+        return carry_out(FireInput.read(fire), decision, self.rows, self, now=epoch_from_iso(FIRED_AT))
 
     def _tasks(self, fire: Mapping[str, Any]) -> dict[str, Any]:
         def record_fire(arguments: Any) -> Any:
-            record(msgspec.convert(arguments["Payload"], FireRecord), self.rows, now=epoch_from_iso(FIRED_AT))
+            payload = arguments["Payload"]
+            record(
+                msgspec.convert(payload | {"fire": fire_of_call(payload)}, FireRecord),
+                self.rows,
+                now=epoch_from_iso(FIRED_AT),
+            )
             return {"Payload": {}}
 
         def report(arguments: Any) -> Any:
@@ -271,7 +276,7 @@ def test_row_older_than_episodes_is_marked_by_a_fire(table: Table, moto_world: M
 def test_repeated_steps_change_nothing_and_stop_once(table: Table) -> None:
     table.run()
     before = table.row()
-    table.rows.mark(msgspec.convert(FIRE, FireInput))
+    table.rows.mark(FireInput.read(FIRE))
     assert table.carry_out().stop == StopResult(made=True)
     assert (table.row(), table.stopped) == (before, 1)
 
@@ -280,7 +285,7 @@ def test_repeat_of_a_stop_without_outcome_calls_again(table: Table) -> None:
     def dies() -> None:
         raise MemoryError
 
-    table.rows.mark(msgspec.convert(FIRE, FireInput))
+    table.rows.mark(FireInput.read(FIRE))
     table.on_stop = dies
     with pytest.raises(MemoryError):
         table.carry_out()

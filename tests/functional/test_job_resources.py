@@ -121,6 +121,8 @@ def test_outside_job_stops_only_where_the_deployment_allows(
         "fireId": "f1",
         "episode": 0,
         "node": "*",
+        "reason": "low.",
+        "reportUri": "s3://profiles/report.json",
         "firedAt": iso_time(now - 60.0),
         "attempt": "final",
     }

@@ -13,7 +13,7 @@ from tests.support.memory import MemoryStopBudget
 from trainguard.aws.dynamodb.fire_path import DynamoStopBudget
 from trainguard.core.errors import StateConflictError
 from trainguard.core.stores import StopBudget
-from trainguard.stack.actions.stop_rate_limit import HOUR_S, Stop, admit
+from trainguard.stack.actions.stop_rate_limit import HOUR_S, Stop, take
 
 NOW = 1_795_248_000.0
 
@@ -133,7 +133,7 @@ def test_no_hour_admits_more_than_the_ceiling(asked: list[tuple[int, float]], li
     granted: list[float] = []
     for number, (fire, at) in enumerate(sorted(asked, key=lambda each: each[1])):
         name = f"{fire}-{number // 3}"
-        sandboxed = admit(stops, name, f"job-of-{name}", now=at, limit=limit)
+        sandboxed = take(stops, name, f"job-of-{name}", now=at, limit=limit)
         if sandboxed is not None:
             if name not in stops or at - stops[name].at >= HOUR_S:
                 granted.append(at)

@@ -9,8 +9,9 @@ import pytest
 from botocore.exceptions import ClientError
 
 from tests.infra.template import Template
+from tests.support.fires import fire_of
 from trainguard.aws.stop_calls import AwsStopCalls
-from trainguard.stack.actions.fire_row import FireInput, Recorded
+from trainguard.stack.actions.fire_row import Recorded
 from trainguard.stack.actions.request import StopResult
 from trainguard.stack.actions.stop_job import carry_out
 from trainguard.stack.actions.stop_resources import ResourceDecision
@@ -59,15 +60,7 @@ def test_switch_lets_one_role_stop_only_what_its_owner_tagged(
     assert "ec2:DescribeInstances" in decides
 
 
-FIRE = FireInput(
-    job="run-17",
-    job_arn="arn:run-17",
-    rule="LowGPUUtilization",
-    fire_id="f1",
-    episode=0,
-    fired_at="2026-11-23T08:00:00.000Z",
-    reason="low.",
-)
+FIRE = fire_of("run-17", "arn:run-17", "LowGPUUtilization", at=0.0)
 GONE = ClientError({"Error": {"Code": "Gone", "Message": "the answer is lost"}}, "Stop")
 
 

@@ -59,8 +59,8 @@ for mutant in (None, inside, outside, None):
 print(warm.run([test + "::test_gone"], seconds=60.0).outcome.name)
 """
 LIMITED = (
-    "from trainguard.stack.actions.stop_rate_limit import admit\n\n"
-    "def test_limit(): assert len(admit({}, 'a', 'job', now=0.0, limit=1)) == 1\n"
+    "from trainguard.stack.actions.stop_rate_limit import take\n\n"
+    "def test_limit(): assert len(take({}, 'a', 'job', now=0.0, limit=1)) == 1\n"
 )
 TEST = (
     "from trainguard.stack.actions import stop_rate_limit\n\ndef test_hour(): assert stop_rate_limit.HOUR_S == 3600.0\n"

@@ -25,7 +25,7 @@ from trainguard.engine.verdicts.verdict import RuleOutcome
 from trainguard.pricing.cost import PaidTime
 from trainguard.rules.rule_result import RuleResult
 from trainguard.stack.actions.alert import Alert, compose_alert
-from trainguard.stack.actions.request import AlertInput, AlertRequest, StopDecision, StopResult
+from trainguard.stack.actions.request import AlertRequest, FireInput, StopDecision, StopResult
 
 KINDS = list(AlertKind)
 CONSOLE = "Open it in the console: "
@@ -102,7 +102,7 @@ def test_hostile_faults_of_a_notice_are_one_line_each() -> None:
     lines = payload["reason"].split("\n")
     assert len(lines) == 6
     assert lines[-1] == "and 2 more"
-    told = compose_alert(AlertRequest(AlertInput.read(payload)), now=0.0)
+    told = compose_alert(AlertRequest(FireInput.read(payload)), now=0.0)
     assert [links(line) for line in told.text.split("\n") if not line.startswith(REPORT)] == [[]] * 13
 
 

@@ -3,11 +3,11 @@
 import re
 from typing import Any
 
+from tests.support.fires import fire_of
 from trainguard.aws.dynamodb.fire_path import DynamoFireRows
-from trainguard.stack.actions.fire_row import FireInput
 from trainguard.stack.actions.request import StopDecision
 
-_FIRE = FireInput(job="job", job_arn="arn", rule="BatchSize", fire_id="f", episode=0, fired_at="", reason="low.")
+_FIRE = fire_of("job", "arn", "BatchSize", at=0.0)
 
 
 class _Client:

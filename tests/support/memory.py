@@ -19,7 +19,7 @@ from trainguard.core.errors import PortUnavailableError
 from trainguard.core.ports import ExecutionRecord, ListedObject, ReconcileRequest, StreamTask, check_range
 from trainguard.core.records import RuleRow, StreamKey, StreamRecord
 from trainguard.stack.actions.marks import AlertMark, Channel, Claim
-from trainguard.stack.actions.stop_rate_limit import Stop, admit
+from trainguard.stack.actions.stop_rate_limit import Stop, take
 from trainguard.stack.organisation.stop_limit import Admission, StopRequest, admission
 from trainguard.testing import memory
 
@@ -321,7 +321,7 @@ class MemoryStopBudget(Faulty):
 
     def take(self, fire_id: str, job: str, *, now: float, limit: int) -> bool:
         with self._call("StopBudget.take"):
-            granted = admit(self._stops, fire_id, job, now=now, limit=limit)
+            granted = take(self._stops, fire_id, job, now=now, limit=limit)
             if granted is not None:
                 self._stops = granted
             return granted is not None

@@ -8,8 +8,7 @@ from trainguard.aws.clients import Clients
 from trainguard.aws.sagemaker import stop_training_job
 from trainguard.core.errors import PortUnavailableError
 from trainguard.stack.actions.cluster_agents import ClusterDesk, asked
-from trainguard.stack.actions.fire_row import FireInput
-from trainguard.stack.actions.request import StopResult
+from trainguard.stack.actions.request import FireInput, StopResult
 
 if TYPE_CHECKING:
     from trainguard.stack.actions.stop_resources import ResourceDecision

@@ -18,7 +18,7 @@ from trainguard.engine.outbox import fire_payload
 from trainguard.report.document import encode_schema
 from trainguard.stack.actions.alert import compose_alert
 from trainguard.stack.actions.document import alert_schema
-from trainguard.stack.actions.request import AlertInput, AlertRequest, StopDecision, StopResult
+from trainguard.stack.actions.request import AlertRequest, FireInput, StopDecision, StopResult
 
 PUBLISHED = Path(__file__).parents[3] / "docs" / "schemas" / "alert-1.json"
 FIRE: dict[str, Any] = {
@@ -38,12 +38,12 @@ FIRE: dict[str, Any] = {
 }
 
 
-def alert_input(**fire: Any) -> AlertInput:
+def alert_input(**fire: Any) -> FireInput:
     """Return what an alert is about; fields of its finding and entry stand among the others, as in an input."""
     finding = Finding(**{name: fire.pop(name) for name in FINDING_FIELDS if name in fire})
     names = ("fire_id", "episode", "kind", "previous_severity", "lasted_s")
     own = {name: fire.pop(name) for name in names if name in fire}
-    return AlertInput(entry=OutboxEntry(finding=finding, enqueued_at=epoch_of(fire.pop("fired_at")), **own), **fire)
+    return FireInput(entry=OutboxEntry(finding=finding, enqueued_at=epoch_of(fire.pop("fired_at")), **own), **fire)
 
 
 def alert(
@@ -115,7 +115,7 @@ def test_text_and_document_have_severity_advice_and_cost() -> None:
 def test_alert_document_names_the_tuning_job_of_its_job(name: str | None) -> None:
     job = JobRecord("bert", FIRE["job_arn"], "profiles", "", tuning_job=name)
     entry = OutboxEntry("f", 0, 1_795_248_000.0, Finding(FIRE["rule"], "algo-1", "low.", 34.0, 70.0))
-    told = compose_alert(AlertRequest(AlertInput.read(fire_payload(entry, job))), now=0.0)
+    told = compose_alert(AlertRequest(FireInput.read(fire_payload(entry, job))), now=0.0)
     assert told.document["tuning_job"] == name
 
 

@@ -6,9 +6,10 @@ from typing import Any
 import msgspec
 import pytest
 
+from tests.support.fires import fire_of
 from tests.support.workload_cluster import MemoryDesk
 from tests.unit.actions.test_stop import NOW, ROW
-from tests.unit.actions.test_stop_resources import CASE, ENABLED, JOB
+from tests.unit.actions.test_stop_resources import ENABLED, JOB
 from trainguard.core.finding import Finding
 from trainguard.core.records import JobRecord
 from trainguard.stack.actions.cluster_agents import (
@@ -19,7 +20,6 @@ from trainguard.stack.actions.cluster_agents import (
     asked,
     resource_states,
 )
-from trainguard.stack.actions.fire_row import FireInput
 from trainguard.stack.actions.request import StopResult
 from trainguard.stack.actions.stop import StopPreconditions
 from trainguard.stack.actions.stop_resources import (
@@ -36,7 +36,7 @@ STATE = AgentState(
 NODE = msgspec.structs.replace(STATE, resource="node/gpu-7", action="replace")
 RECORD = replace(JOB, resources=("workload/prod/job/team-a/train",))
 BROKEN = replace(ROW, finding=Finding("GPUHealth", None, "lost.", finding_kind="lost"), evaluated_through=NOW - 60.0)
-FIRE = FireInput(job=JOB.job, job_arn=JOB.arn, rule="GPUHealth", fire_id="f1", episode=2, fired_at="", reason="lost.")
+FIRE = fire_of(JOB.job, JOB.arn, "GPUHealth", at=NOW - 120.0, episode=2)
 
 
 def decide(
@@ -44,14 +44,15 @@ def decide(
     *kinds: str,
     row: Any = BROKEN,
     job: JobRecord = RECORD,
-    **case: Any,
+    rule: str = "GPUHealth",
+    node: str = "pod-0",
 ) -> ResourceDecision:
     def states(kind: str) -> Any:
         return lambda identities: resource_states(desk, kind, identities, NOW)
 
     known = StopPreconditions(replace(job, episodes={"GPUHealth": 2}), row)
     services = StopServices(lambda _: None, {kind: states(kind) for kind in kinds}, lambda: ENABLED, kinds)
-    fire = msgspec.structs.replace(CASE, **{"rule": "GPUHealth", "node": "pod-0", **case})
+    fire = fire_of(JOB.job, JOB.arn, rule, at=NOW - 120.0, episode=2, node=node, attempt="final")
     decision, _ = decide_any_stop(fire, services, known=known, now=NOW)
     assert isinstance(decision, ResourceDecision)
     return decision

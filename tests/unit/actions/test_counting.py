@@ -6,11 +6,11 @@ from tests.support.memory import MemoryJournal
 from trainguard.core.finding import Finding
 from trainguard.core.records import AlertKind, OutboxEntry
 from trainguard.stack.actions.alert import count_stop
-from trainguard.stack.actions.request import AlertInput, AlertRequest, StopDecision, StopResult
+from trainguard.stack.actions.request import AlertRequest, FireInput, StopDecision, StopResult
 
 
 def request(kind: AlertKind, decision: StopDecision, stop: StopResult) -> AlertRequest:
-    fire = AlertInput(
+    fire = FireInput(
         job="j",
         job_arn="arn:j",
         entry=OutboxEntry("f", 0, 0.0, Finding(rule="CPUBottleneck", node="algo-1", reason=""), kind=kind),

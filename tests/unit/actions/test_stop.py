@@ -6,13 +6,14 @@ from typing import Any
 import msgspec
 import pytest
 
+from tests.support.fires import fire_of
 from trainguard.core.brakes import NO_BRAKES, Braked, BrakeList, new_brake, read_brakes
 from trainguard.core.finding import Finding
 from trainguard.core.job_policy import AlertPolicy, JobPolicy, StopPolicy
 from trainguard.core.ports import TrainingJobDescription
 from trainguard.core.records import JobRecord, JobStatus, RuleRow, Status
 from trainguard.core.timestamps import iso_time
-from trainguard.stack.actions.request import StopCase, StopDecision
+from trainguard.stack.actions.request import StopDecision
 from trainguard.stack.actions.stop import (
     MAX_FIRE_AGE_S,
     NODES_APART_S,
@@ -67,18 +68,14 @@ def decide(
     brakes: BrakeList = NO_BRAKES,
     **changes: Any,
 ) -> StopDecision:
-    case = StopCase(
-        job=job,
-        job_arn=RUNNING.arn,
-        rule=RULE,
-        fire_id="f1",
-        episode=2,
-        node="algo-1",
-        fired_at=iso_time(NOW - age_s),
-        job_created_at=iso_time(NOW - 3_600.0),
-    )
-    for name, value in changes.items():
-        setattr(case, name, value)
+    given: dict[str, Any] = {
+        "job_arn": RUNNING.arn,
+        "rule": RULE,
+        "episode": 2,
+        "node": "algo-1",
+        "job_created_at": iso_time(NOW - 3_600.0),
+    }
+    case = fire_of(job, at=NOW - age_s, **given | changes)
     known = StopPreconditions(job=registered, row=row, node_row=node_row)
     return decide_stop(case, description, StopSwitches(switch, override, brakes), known=known, now=NOW)
 
@@ -169,6 +166,9 @@ def test_fire_of_a_finding_known_to_be_over_is_refused(
     assert (decision.stop, decision.why) == (False, f"{RULE} no longer fires{where}: all fine.")
 
 
+LOST = f"the row of {RULE}"
+
+
 @pytest.mark.parametrize(
     ("changes", "why"),
     [
@@ -176,8 +176,14 @@ def test_fire_of_a_finding_known_to_be_over_is_refused(
         ({"registered": replace(JOB, episodes={RULE: 3})}, f"the finding of {RULE} is over: its episode 2 has ended"),
         ({"registered": replace(JOB, episodes={})}, f"the finding of {RULE} is over: its episode 2 has ended"),
         ({"row": None}, f"the row of {RULE} is gone"),
-        ({"row": replace(ROW, fire_id="f2")}, f"the row of {RULE} is not that of this fire"),
-        ({"row": replace(ROW, fire_id=None)}, f"the row of {RULE} is not that of this fire"),
+        (
+            {"row": replace(ROW, fire_id="f2")},
+            f"a newer fire, f2, has taken over {LOST}, or this one could not be written there",
+        ),
+        (
+            {"row": replace(ROW, fire_id=None)},
+            f"{LOST} names no fire: that it fired could not be written there",
+        ),
     ],
 )
 def test_fire_no_longer_supported_by_job_or_row_is_refused(changes: dict[str, Any], why: str) -> None:
@@ -230,6 +236,28 @@ def test_decision_records_whether_the_owner_asked_for_stops(changes: dict[str, A
     given: dict[str, Any] = {"description": RUNNING, "switch": "enabled"} | changes
     assert decide("job", **given).opted_in is opted_in
     assert over_stop_rate(5).opted_in
+
+
+LATER = replace(RUNNING, arn="arn:later", profile_uri=None, secondary_status="Uploading")
+
+
+def test_reasons_come_from_owner_job_finding_and_switch() -> None:
+    unlisted = StopPolicy(rules=("CPUBottleneck",))
+    given: dict[str, Any] = {"description": None, "switch": "disabled", "registered": None}
+    for mended, why in (
+        ({"policy": JobPolicy(alerts=AlertPolicy(staged=(RULE,)), stops=unlisted)}, f"{RULE} is staged"),
+        ({"policy": JobPolicy(stops=unlisted)}, "SageMaker does not know"),
+        ({"description": replace(LATER, tags={})}, "its owner has not opted in"),
+        ({"description": LATER}, f"{RULE} is not among the rules"),
+        ({"policy": JobPolicy()}, "nothing says where the profile"),
+        ({"description": replace(LATER, profile_uri=RUNNING.profile_uri)}, "the job of that name is"),
+        ({"description": replace(RUNNING, secondary_status="Uploading")}, "job job is uploading"),
+        ({"description": RUNNING}, "TrainGuard no longer knows"),
+        ({"registered": JOB}, "the stop switch is 'disabled'"),
+        ({"switch": "enabled"}, "trainguard:stop-on-fire is 'allowed'"),
+    ):
+        given |= mended
+        assert decide("job", **given).why.startswith(why)
 
 
 @pytest.mark.parametrize(("lead_s", "stop"), [(300.0, True), (301.0, False)])

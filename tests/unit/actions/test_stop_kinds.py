@@ -3,10 +3,10 @@
 from collections.abc import Sequence
 from dataclasses import replace
 
-import msgspec
 import pytest
 
 from tests.support.faults import Faults
+from tests.support.fires import fire_of
 from tests.support.memory import MemoryStopBudget
 from tests.unit.actions.test_stop import NOW, RULE, RUNNING
 from tests.unit.actions.test_stop_resources import BATCH, CASE, ENABLED, FRESH, JOB
@@ -18,7 +18,14 @@ from trainguard.stack.actions.stop import StopPreconditions, decide_stop, over_s
 from trainguard.stack.actions.stop_resources import StopServices, decide_any_stop, decide_within_stop_rate
 
 CREATED = iso_time(NOW - 3_600.0)
-OWN_CASE = StopCase(RUNNING.job, RUNNING.arn, RULE, "f1", 2, "*", iso_time(NOW - 120.0), CREATED, attempt="final")
+
+
+def own_case(job: str = RUNNING.job, fire_id: str = "f1") -> StopCase:
+    at = NOW - 120.0
+    return fire_of(job, RUNNING.arn, RULE, at=at, fire_id=fire_id, episode=2, job_created_at=CREATED, attempt="final")
+
+
+OWN_CASE = own_case()
 NAMED = replace(JOB, resources=("batch-job/b-1",))
 
 
@@ -77,12 +84,14 @@ def test_unanswered_service_call_leaves_the_stop_undecided() -> None:
 def within(budget: MemoryStopBudget, case: StopCase) -> StopDecision:
     services = StopServices(Asked().training_job, {}, lambda: ENABLED, frozenset())
     known = StopPreconditions(NAMED, FRESH, None)
-    return decide_within_stop_rate(case, services, budget, 1, known=known, now=NOW)
+    return decide_within_stop_rate(case, services, budget, 1, known=known, now=NOW)[0]
 
 
 def test_hourly_stop_is_used_by_granted_stops_and_once_per_job() -> None:
     budget = MemoryStopBudget(faults=Faults())
-    refused = within(budget, msgspec.structs.replace(OWN_CASE, job="another", fire_id="f0"))
+    refused = within(
+        budget, fire_of("another", RUNNING.arn, RULE, at=NOW - 120.0, fire_id="f0", episode=2, job_created_at=CREATED)
+    )
     assert not refused.stop
     assert refused != over_stop_rate(1)
     assert within(budget, OWN_CASE).stop

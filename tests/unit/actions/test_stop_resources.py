@@ -5,13 +5,13 @@ from typing import Any
 
 import pytest
 
+from tests.support.fires import fire_of
 from tests.unit.actions.test_stop import NOW, ROW, RULE
 from trainguard.core.finding import Episode
 from trainguard.core.job_policy import AlertPolicy, JobPolicy, StopPolicy
 from trainguard.core.ports import ResourceState
 from trainguard.core.records import JobRecord, Status
 from trainguard.core.timestamps import iso_time
-from trainguard.stack.actions.request import StopCase
 from trainguard.stack.actions.stop import StopPreconditions
 from trainguard.stack.actions.stop_resources import (
     CLOCKS_APART_S,
@@ -28,7 +28,7 @@ BATCH = ResourceState("batch-job", "b-1", TAGS, "RUNNING", runs=True, started_at
 ONE = ResourceState("instance", "i-1", TAGS, "running", runs=True, started_at=NOW - 7_200.0)
 TWO = replace(ONE, identity="i-2")
 JOB = JobRecord(NAME, f"unknown:{NAME}", "profiles", "team a/", episodes={RULE: 2}, started_at=NOW - 7_000.0)
-CASE = StopCase(NAME, JOB.arn, RULE, "f1", 2, "*", iso_time(NOW - 120.0), attempt="final")
+CASE = fire_of(NAME, JOB.arn, RULE, at=NOW - 120.0, episode=2, attempt="final")
 FRESH = replace(ROW, evaluated_through=NOW - 60.0)
 ENABLED = StopSwitches("enabled", None)
 
@@ -43,10 +43,29 @@ def decide(
     known: StopPreconditions | None = None,
     **job: Any,
 ) -> ResourceDecision:
-    case = StopCase(NAME, JOB.arn, RULE, "f1", 2, "*", iso_time(NOW - 120.0), policy=policy, attempt=attempt)
+    case = fire_of(NAME, JOB.arn, RULE, at=NOW - 120.0, episode=2, policy=policy, attempt=attempt)
     record = replace(JOB, resources=named, **job)
     known = StopPreconditions(job=record, row=FRESH) if known is None else known
     return decide_resource_stop(case, found, switch, kinds=kinds, known=known, now=NOW)
+
+
+def test_reasons_come_from_owner_resource_finding_and_switch() -> None:
+    unlisted, ended = StopPolicy(rules=("CPUBottleneck",)), replace(BATCH, runs=False)
+    strange = replace(ended, tags={})
+    given: dict[str, Any] = {"named": (), "kinds": (), "switch": StopSwitches("disabled", None), "episodes": {}}
+    for mended, found, why in (
+        ({"policy": JobPolicy(alerts=AlertPolicy(staged=(RULE,)), stops=unlisted)}, strange, f"{RULE} is staged"),
+        ({"policy": JobPolicy(stops=unlisted)}, strange, "SageMaker does not know"),
+        ({"named": ("batch-job/b-1",)}, strange, "this deployment may not stop"),
+        ({"kinds": ("batch-job",)}, strange, f"{RULE} is not among the rules"),
+        ({"policy": JobPolicy()}, strange, "its owner has not opted in"),
+        ({}, ended, "batch-job b-1 is RUNNING, and does not run"),
+        ({}, BATCH, f"the finding of {RULE} is over"),
+        ({"episodes": JOB.episodes}, BATCH, "the stop switch is 'disabled'"),
+        ({"switch": ENABLED}, BATCH, "trainguard:stop-on-fire is 'allowed'"),
+    ):
+        given |= mended
+        assert decide(found, **given).why.startswith(why)
 
 
 def test_resource_with_all_conditions_met_is_stopped() -> None:

@@ -2,7 +2,6 @@
 
 from dataclasses import replace
 
-import msgspec
 import pytest
 
 from tests.support.canary_jobs import ARN, MemoryCanaryJobs
@@ -18,7 +17,7 @@ from trainguard.core.records import JobRecord, JobStatus, RuleRow, StopRecord
 from trainguard.engine.jobs.lifecycle import follow_sagemaker
 from trainguard.report.fleet.fleet import Fleet
 from trainguard.stack.actions.alert import compose_alert
-from trainguard.stack.actions.request import AlertInput, AlertRequest, StopCase, StopDecision
+from trainguard.stack.actions.request import AlertRequest, FireInput, StopCase, StopDecision
 from trainguard.stack.actions.stop import StopPreconditions, decide_stop
 from trainguard.stack.actions.stop_switch import StopSwitches
 from trainguard.stack.canary import MINUTES, RULE
@@ -91,7 +90,7 @@ def handled(stage: Stage, stop: StopRecord | None) -> None:
 
 
 def decided(network: Network, payload: dict[str, object], switches: StopSwitches) -> StopDecision:
-    case = msgspec.convert({**payload, "node": payload["node"] or "*"}, StopCase)
+    case = StopCase.read(payload)
     known = StopPreconditions.read(case, network.world.jobs, network.world.rows)
     return decide_stop(case, network.world.training_jobs.describe(JOB), switches, known=known, now=AT + 65.0)
 
@@ -125,7 +124,7 @@ def test_job_goes_the_whole_way_from_its_tags_to_its_end() -> None:
 
 def test_alert_and_fleet_know_the_job_for_a_canary() -> None:
     _, network, payload = played()
-    request = AlertRequest(AlertInput.read(payload))
+    request = AlertRequest(FireInput.read(payload))
     record = network.world.jobs.load(JOB)
     assert compose_alert(request, now=AT).attributes["Kind"] == "canary"
     assert record is not None

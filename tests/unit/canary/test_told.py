@@ -9,7 +9,7 @@ from trainguard.core.finding import Finding
 from trainguard.core.records import AlertKind, JobRecord, OutboxEntry
 from trainguard.report.fleet.fleet import Fleet
 from trainguard.stack.actions.alert import compose_alert
-from trainguard.stack.actions.request import AlertInput, AlertRequest
+from trainguard.stack.actions.request import AlertRequest, FireInput
 
 JOB = canary_name(1_795_248_037.0, "a-run")
 ARN = "arn:aws:sagemaker:eu-west-1:111122223333:training-job/"
@@ -18,7 +18,7 @@ ARN = "arn:aws:sagemaker:eu-west-1:111122223333:training-job/"
 def fire(job: str, arn: str, kind: AlertKind = AlertKind.FIRE) -> AlertRequest:
     finding = Finding(rule="LowGPUUtilization", node="algo-1", reason="gpu0 is low.")
     entry = OutboxEntry("f", 0, 1_795_249_200.0, finding, kind=kind)
-    return AlertRequest(AlertInput(job=job, job_arn=arn, entry=entry, report_uri="s3://b/report.json"))
+    return AlertRequest(FireInput(job=job, job_arn=arn, entry=entry, report_uri="s3://b/report.json"))
 
 
 @pytest.mark.parametrize("kind", AlertKind)

@@ -9,10 +9,10 @@ from trainguard.aws.dynamodb.bookkeeping import ALERTS, STOPS, entry_key
 from trainguard.aws.dynamodb.table import OfTable, decoding, row_key
 from trainguard.core.errors import StateConflictError
 from trainguard.core.records import AlertKind
-from trainguard.stack.actions.fire_row import FireInput, Recorded
+from trainguard.stack.actions.fire_row import Recorded
 from trainguard.stack.actions.marks import AlertMark, Channel, Claim
-from trainguard.stack.actions.request import StopDecision
-from trainguard.stack.actions.stop_rate_limit import Stop, admit
+from trainguard.stack.actions.request import FireInput, StopDecision
+from trainguard.stack.actions.stop_rate_limit import Stop, take
 
 if TYPE_CHECKING:
     from trainguard.aws.dynamodb.attributes import AttributeValue, Item
@@ -39,19 +39,19 @@ class DynamoFireRows(OfTable):
         key = row_key(fire.job, fire.rule)
         named: dict[str, AttributeValue | None] = {
             "FireId": text(fire.fire_id),
-            "FireEpisode": integer(fire.episode),
+            "FireEpisode": integer(fire.entry.episode),
             "FireJobArn": text(fire.job_arn),
             **dict.fromkeys(_OF_ALERT),
         }
         fired: dict[str, AttributeValue | None] = {
             "Status": text("FIRED"),
             "DebuggerStatus": text("IssuesFound"),
-            "Reason": text(fire.reason),
+            "Reason": text(fire.entry.finding.reason),
             "FiredAt": text(fire.fired_at),
         }
         values = {
             ":fire": text(fire.fire_id),
-            ":episode": integer(fire.episode),
+            ":episode": integer(fire.entry.episode),
             ":arn": text(fire.job_arn),
         }
         more = {":at": text(fire.fired_at), ":fired": text("FIRED")}
@@ -76,7 +76,7 @@ class DynamoFireRows(OfTable):
             "Action": text(action),
             "ActionAt": moment(now),
         }
-        if fire.kind is AlertKind.FIRE:
+        if fire.entry.kind is AlertKind.FIRE:
             columns["AlertId"] = {"NULL": True} if alert_id is None else text(alert_id)
         self._write(fire, columns)
 
@@ -173,7 +173,7 @@ class DynamoStopBudget(OfTable):
         version = 0
         for _ in range(ATTEMPTS):
             version, stops = self._load()
-            granted = admit(stops, fire_id, job, now=now, limit=limit)
+            granted = take(stops, fire_id, job, now=now, limit=limit)
             if granted is None:
                 return False
             if granted == stops or self._table.put_version(_KEY | {"Stops": _STOPS.write(granted)}, version):

@@ -11,7 +11,7 @@ from trainguard.cli.doctor.job_case import JobCase, SeenProfile
 from trainguard.cli.doctor.site import CheckResult, fail, ok, span, unless, warn
 from trainguard.core.finding import Finding
 from trainguard.core.ports import TrainingJobDescription
-from trainguard.core.records import JOB_NODE, JobRecord, RuleRow, Status, StreamRecord
+from trainguard.core.records import JobRecord, OutboxEntry, RuleRow, Status, StreamRecord
 from trainguard.core.text import one_line
 from trainguard.core.timestamps import iso_time
 from trainguard.core.units import counted
@@ -102,8 +102,7 @@ def check_stop(case: JobCase) -> CheckResult:
     now = case.site.now
     switches = stop_switches(case.site)
     fire = _fire_of(case.record, now)
-    finding = Finding(fire.rule, None, "")
-    row = RuleRow(fire.job, finding, Status.FIRED, evaluated_through=now, fire_id=fire.fire_id)
+    row = RuleRow(fire.job, fire.entry.finding, Status.FIRED, evaluated_through=now, fire_id=fire.fire_id)
     known = StopPreconditions(job=case.record, row=row)
     decision = decide_stop(fire, case.description, switches, known=known, now=now)
     return grade_stop(decision, switches.in_force, opted_in=STOP_TAG in case.tags)
@@ -117,11 +116,8 @@ def _fire_of(record: JobRecord, now: float) -> StopCase:
     return StopCase(
         job=record.job,
         job_arn=record.arn,
-        rule=rule,
-        episode=record.episodes.get(rule, 0),
-        node=JOB_NODE,
-        fire_id="",
-        fired_at=iso_time(now),
+        entry=OutboxEntry("", record.episodes.get(rule, 0), now, Finding(rule, None, "")),
+        report_uri="",
         job_created_at=None if record.created_at is None else iso_time(record.created_at),
         policy=policy,
     )

@@ -145,7 +145,7 @@ def job_of(event: object, journal: Journal) -> str | None:
     return None
 
 
-REASON = "What stood here was made of objects that came under the job's name before the job itself was known."
+REASON = "Cleared: this was judged from objects that came under the job's name before the job was registered again."
 
 
 def clear_stale_state(job: JobRecord, services: Services, families: Families, *, now: float) -> None:

@@ -19,7 +19,7 @@ from trainguard.core.text import LONGEST_SENTENCE, chat_line, mail_line, mail_pl
 from trainguard.core.timestamps import epoch_of, iso_time
 from trainguard.stack.actions import wording
 from trainguard.stack.actions.document import AlertDocument
-from trainguard.stack.actions.request import AlertInput, AlertRequest, outcome_of_call
+from trainguard.stack.actions.request import AlertRequest, FireInput, outcome_of_call
 from trainguard.stack.actions.wording import PARAGRAPH_LIMIT, SUBJECT_LIMIT, TITLE_LIMIT, chat_message
 
 # No alert waits for longer, however the quiet hours follow on each other.
@@ -145,14 +145,14 @@ def _attributes(request: AlertRequest) -> dict[str, str]:
     return {
         "AlertId": fire.own_id,
         "Job": fire.job,
-        "Rule": fire.entry.finding.rule,
+        "Rule": fire.rule,
         "Kind": CANARY_KIND if is_canary(fire.job, fire.job_arn, fire.canary) else fire.entry.kind.value,
         "Severity": fire.entry.finding.severity or UNKNOWN,
         "Stopped": _STOPPED[request.stop.made],
     }
 
 
-def _recorded(fire: AlertInput, routing: Routing, done: str) -> str:
+def _recorded(fire: FireInput, routing: Routing, done: str) -> str:
     """Return the sentence for the rule's row; a staged rule stops nothing."""
     if routing.withheld == STAGED:
         return STAGED
@@ -192,7 +192,7 @@ def _document(request: AlertRequest, done: str, routing: Routing) -> dict[str, A
     return msgspec.structs.asdict(AlertDocument(**document))
 
 
-def _report(fire: AlertInput) -> dict[str, Any]:
+def _report(fire: FireInput) -> dict[str, Any]:
     return {
         "report_uri": fire.report_uri,
         "report_page": fire.report_page,
@@ -300,4 +300,4 @@ def count_stop(request: AlertRequest, journal: Journal, *, sent: bool = True) ->
         what = "stops_refused"
     else:
         return
-    journal.count(what, job=fire.job, rule=fire.entry.finding.rule, reason=stop.error or decision.why)
+    journal.count(what, job=fire.job, rule=fire.rule, reason=stop.error or decision.why)

@@ -14,8 +14,7 @@ import msgspec
 from trainguard.core.errors import PortUnavailableError
 from trainguard.core.ports import ResourceState
 from trainguard.engine.settings.tag_names import EXEMPT_TAG, JOB_TAG, STOP_ALLOWED, STOP_TAG
-from trainguard.stack.actions.fire_row import FireInput
-from trainguard.stack.actions.request import StopResult
+from trainguard.stack.actions.request import FireInput, StopResult
 from trainguard.stack.actions.stop_resources import ResourceDecision
 
 # An agent that wrote no state for so long does not run.

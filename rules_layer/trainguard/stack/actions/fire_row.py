@@ -4,22 +4,7 @@ from typing import Literal, Protocol
 
 import msgspec
 
-from trainguard.core.records import AlertKind
-from trainguard.stack.actions.request import StopDecision
-
-
-class FireInput(msgspec.Struct, rename="camel", frozen=True, kw_only=True):
-    """A fire by its execution's input; of a follow-up, its values at the fire."""
-
-    job: str
-    job_arn: str
-    rule: str
-    fire_id: str
-    episode: int
-    fired_at: str
-    reason: str
-    kind: AlertKind = AlertKind.FIRE
-
+from trainguard.stack.actions.request import FireInput, StopDecision
 
 # Result of recording a decision to stop.
 Recorded = Literal["written", "made before", "overtaken"]
@@ -61,7 +46,7 @@ class FireRecord(msgspec.Struct, rename="camel", frozen=True):
 
 def record(call: FireRecord, rows: FireRows, *, now: float) -> None:
     """Write it; what is about no rule has no row. ``now`` in epoch seconds."""
-    if not call.fire.kind.is_of_rule:
+    if not call.fire.entry.kind.is_of_rule:
         return
     if call.report_uri is not None:
         rows.record_report(call.fire, call.report_uri)

@@ -1,7 +1,7 @@
 """Input of the functions of the fire path, as the outbox and the state machine wrote it."""
 
 from collections.abc import Mapping
-from typing import Any, Literal
+from typing import Any, Literal, Self
 
 import msgspec
 
@@ -20,18 +20,20 @@ class Resend(msgspec.Struct):
     attempt: int
 
 
-class AlertInput(msgspec.Struct, rename="camel", kw_only=True):
-    """What an alert is about: the input of an execution, an outbox entry and its job.
+class FireInput(msgspec.Struct, rename="camel", kw_only=True):
+    """The input of an execution: an outbox entry and its job.
 
     ``report_uri`` and ``report_page`` are S3 URIs of ``report.json`` and ``report.html``, ``report_link`` is the page
-    in the console. ``faults`` are what a notice reports; the finding's ``rule`` then names what is faulty. ``resend``
-    is there where the alert is sent late, on request. ``canary`` marks the stack's own job of SageMaker's.
+    in the console. ``job_created_at`` is when SageMaker created the registered job. ``faults`` are what a notice
+    reports; the finding's ``rule`` then names what is faulty. ``resend`` is there where the alert is sent late, on
+    request. ``canary`` marks the stack's own job of SageMaker's.
     """
 
     job: str
     job_arn: str
     entry: OutboxEntry
     report_uri: str
+    job_created_at: str | None = None
     alert_id: str | None = None
     report_page: str | None = None
     report_link: str | None = None
@@ -43,9 +45,19 @@ class AlertInput(msgspec.Struct, rename="camel", kw_only=True):
     canary: bool = False
 
     @classmethod
-    def read(cls, payload: Mapping[str, Any]) -> "AlertInput":
-        """Read an execution's input; raises msgspec.ValidationError where it is none of an alert's."""
+    def read(cls, payload: object) -> Self:
+        """Read an execution's input, and what the class has besides; raises msgspec.ValidationError."""
+        if not isinstance(payload, Mapping):
+            raise msgspec.ValidationError(f"Expected `object`, got `{type(payload).__name__}`")
         return msgspec.convert({**payload, "entry": entry_in(payload)}, cls)
+
+    @property
+    def rule(self) -> str:
+        return self.entry.finding.rule
+
+    @property
+    def fire_id(self) -> str:
+        return self.entry.fire_id
 
     @property
     def fired_at(self) -> str:
@@ -56,8 +68,33 @@ class AlertInput(msgspec.Struct, rename="camel", kw_only=True):
     def own_id(self) -> str:
         """The alert's own name; a warning's is made of its fire's."""
         if self.entry.kind is AlertKind.WARNING:
-            return f"{self.entry.fire_id}-warning"
-        return self.alert_id or self.entry.fire_id
+            return f"{self.fire_id}-warning"
+        return self.alert_id or self.fire_id
+
+
+def fire_of_call(event: object) -> FireInput:
+    """Return the execution's input that a task of the state machine passes on; raises msgspec.ValidationError."""
+    return FireInput.read(event.get("fire") if isinstance(event, Mapping) else event)
+
+
+class StopCase(FireInput, rename="camel", kw_only=True):
+    """A fire that asks whether it may stop its training job.
+
+    The ``attempt`` is ``first`` right after the fire, and ``final`` when a grace time is over.
+    """
+
+    attempt: Literal["first", "final"] = "first"
+    warned: bool = True
+
+    @property
+    def node(self) -> str:
+        """The finding's node; ``*`` for the whole job."""
+        return self.entry.finding.where
+
+    @property
+    def identity(self) -> str:
+        """Name of this one job: SageMaker gives the name and ARN of a deleted job away again."""
+        return f"{self.job_arn} {self.job_created_at}"
 
 
 class StopDecision(msgspec.Struct, frozen=True, rename="camel"):
@@ -95,18 +132,16 @@ class StopResult(msgspec.Struct):
 class AlertRequest(msgspec.Struct):
     """Everything that the alert is made of."""
 
-    fire: AlertInput
+    fire: FireInput
     decision: StopDecision = msgspec.field(default_factory=StopDecision)
     stop: StopResult = msgspec.field(default_factory=StopResult)
 
     @classmethod
     def read(cls, event: Mapping[str, Any]) -> "AlertRequest":
         """Read the execution's input as ``fire``, and the stop's result; raises msgspec.ValidationError."""
-        fire = event.get("fire") if isinstance(event, Mapping) else None
-        if not isinstance(fire, Mapping):
-            return msgspec.convert(event, cls)
+        fire = fire_of_call(event)
         decision, stop = outcome_of_call(event)
-        return msgspec.convert({"fire": AlertInput.read(fire), "decision": decision, "stop": stop}, cls)
+        return msgspec.convert({"fire": fire, "decision": decision, "stop": stop}, cls)
 
     @property
     def is_about_a_stop(self) -> bool:
@@ -119,31 +154,3 @@ def outcome_of_call(event: Mapping[str, Any]) -> tuple[Any, Any]:
     resend = event["fire"].get("resend")
     source = resend if isinstance(resend, Mapping) else event
     return source.get("decision", {}), source.get("stop", {})
-
-
-class StopCase(msgspec.Struct, rename="camel"):
-    """A fire that asks whether it may stop its training job.
-
-    ``job_created_at`` is when SageMaker created the registered job. ``node`` is ``*`` for the whole job. The
-    ``attempt`` is ``first`` right after the fire, and ``final`` when a grace time is over.
-    """
-
-    job: str
-    job_arn: str
-    rule: str
-    fire_id: str
-    episode: int
-    node: str
-    fired_at: str
-    job_created_at: str | None = None
-    policy: JobPolicy = JobPolicy()
-    attempt: Literal["first", "final"] = "first"
-    warned: bool = True
-
-    def __post_init__(self) -> None:
-        epoch_of(self.fired_at)
-
-    @property
-    def identity(self) -> str:
-        """Name of this one job: SageMaker gives the name and ARN of a deleted job away again."""
-        return f"{self.job_arn} {self.job_created_at}"

@@ -2,8 +2,6 @@
 
 from dataclasses import dataclass
 
-import msgspec
-
 from trainguard.core.ports import TrainingJobDescription
 from trainguard.core.records import JOB_NODE, JobRecord, JobStatus, RuleRow, Status
 from trainguard.core.stores import Jobs, RuleStates
@@ -45,8 +43,8 @@ def stop_objection(case: StopCase, known: StopPreconditions, now: float) -> str 
     """Return why the finding may be over at ``now``, epoch seconds; None where it stands."""
     if known.job is None:
         return f"TrainGuard no longer knows job {case.job}"
-    if known.job.episodes.get(case.rule, 0) != case.episode:
-        return f"the finding of {case.rule} is over: its episode {case.episode} has ended"
+    if known.job.episodes.get(case.rule, 0) != case.entry.episode:
+        return f"the finding of {case.rule} is over: its episode {case.entry.episode} has ended"
     if known.row is None:
         return f"the row of {case.rule} is gone"
     return _of_final(case, known.row, now) if case.attempt == "final" else _of_first(case, known, known.row, now)
@@ -54,14 +52,14 @@ def stop_objection(case: StopCase, known: StopPreconditions, now: float) -> str 
 
 def _of_first(case: StopCase, known: StopPreconditions, of_rule: RuleRow, now: float) -> str | None:
     """Return the objection of the fire's age, and of the rows published right after it."""
-    fired_at = epoch_of(case.fired_at)
+    fired_at = case.entry.enqueued_at
     age_s = now - fired_at
     if age_s < -MAX_CLOCK_LEAD_S:
         return f"the fire lies {-age_s / 60.0:.0f} min in the future: the node's clock is wrong, and its age not known"
     if age_s > MAX_FIRE_AGE_S:
         return f"the fire is {age_s / 60.0:.0f} min old, and the job may have recovered since"
     if of_rule.fire_id != case.fire_id:
-        return f"the row of {case.rule} is not that of this fire"
+        return _taken_over(case, of_rule)
     seen = []
     for row, ahead_s in ((of_rule, 0.0 if case.node == JOB_NODE else NODES_APART_S), (known.node_row, 0.0)):
         if row is None or row.evaluated_through is None:
@@ -73,6 +71,12 @@ def _of_first(case: StopCase, known: StopPreconditions, of_rule: RuleRow, now: f
     if age_s > UNSEEN_AGE_S and not any(seen):
         return f"{case.rule} was not evaluated since it fired, and the job may have recovered since"
     return None
+
+
+def _taken_over(case: StopCase, row: RuleRow) -> str:
+    if row.fire_id is None:
+        return f"the row of {case.rule} names no fire: that it fired could not be written there"
+    return f"a newer fire, {row.fire_id}, has taken over the row of {case.rule}, or this one could not be written there"
 
 
 def _of_final(case: StopCase, row: RuleRow, now: float) -> str | None:
@@ -93,7 +97,7 @@ def _of_watermark(case: StopCase, watermark_s: float | None, now: float) -> str 
         return f"{case.rule} was evaluated {seen} for the last time, and the job may have recovered since"
     if watermark_s - now > MAX_CLOCK_LEAD_S:
         return f"{case.rule} was evaluated at a time that is still to come: a node's clock is wrong"
-    if watermark_s < epoch_of(case.fired_at):
+    if watermark_s < case.entry.enqueued_at:
         return f"{case.rule} was not evaluated since it fired, and the job may have recovered since"
     return None
 
@@ -101,6 +105,51 @@ def _of_watermark(case: StopCase, watermark_s: float | None, now: float) -> str 
 def _no_longer(row: RuleRow) -> str:
     where = "" if row.node is None else f" on {row.node}"
     return f"{row.rule} no longer fires{where}: {row.finding.reason}"
+
+
+@dataclass(frozen=True, slots=True)
+class StopTarget:
+    """A training job or resources, as described now.
+
+    ``forbidden`` says why owner or deployment let no fire stop it, ``unfit`` why it may not be what the fire is about,
+    or does not run; None where they do, and where it is and runs. ``allowed`` is the phrase of a stop, ``hint`` what to
+    do within the ``grace_s`` seconds before.
+    """
+
+    forbidden: str | None
+    unfit: str | None
+    opted_in: bool
+    allowed: str
+    grace_s: float
+    hint: str = ""
+
+
+def decide(
+    case: StopCase, target: StopTarget, switch: StopSwitches, *, known: StopPreconditions, now: float
+) -> StopDecision:
+    """Decide whether a fire may stop ``target``; the first objection is the reason."""
+    stops, is_staged = case.policy.stops, case.policy.alerts.is_staged(case.rule)
+    may_stop, grace_s = stops.may_stop(case.rule), target.grace_s
+    opted_in = target.opted_in and may_stop and not is_staged
+    objection = (
+        (f"{case.rule} is staged" if is_staged else None)
+        or target.forbidden
+        or (None if may_stop else f"{case.rule} is not among the rules that may stop job {case.job}")
+        or target.unfit
+        or stop_objection(case, known, now)
+        or switch.objection(job=case.job, rule=case.rule, now=now)
+    )
+    if objection is not None:
+        return StopDecision(False, "refused", objection, opted_in=opted_in)
+    if switch.in_force is StopSwitch.DRY_RUN or stops.dry_run:
+        after = f" after a grace time of {show_duration(grace_s)}" if grace_s > 0.0 else ""
+        who = switch.why if switch.in_force is StopSwitch.DRY_RUN else "its owner asked for a dry run"
+        why = f"{who}: job {case.job} would have been stopped{after}"
+        return StopDecision(False, "dry-run", why, opted_in=opted_in)
+    if case.attempt == "first" and grace_s > 0.0:
+        begun = f"its grace time of {show_duration(grace_s)} has begun" + (f"; {target.hint}" if target.hint else "")
+        return StopDecision(False, "grace", begun, iso_time(now + grace_s), opted_in)
+    return StopDecision(True, "stop", target.allowed, opted_in=opted_in)
 
 
 UPLOADING = "Uploading"
@@ -114,32 +163,19 @@ def decide_stop(
     known: StopPreconditions,
     now: float,
 ) -> StopDecision:
-    """Decide whether a fire stops its job, as SageMaker describes it now; ``now`` in epoch seconds."""
-    reason = _objection_of_job(case, description) or stop_objection(case, known, now)
-    if reason is not None:
-        decision = _refused(reason)
-    else:
-        why = f"{STOP_TAG} is {STOP_ALLOWED!r} on job {case.job}, which is in progress"
-        decision = permitted(case, switch, why=why, grace_s=case.policy.stops.grace_s, now=now)
-    wanted = case.policy.stops.may_stop(case.rule) and not case.policy.alerts.is_staged(case.rule)
-    opted_in = wanted and description is not None and stop_allowed(description)
-    return msgspec.structs.replace(decision, opted_in=opted_in)
+    """Decide whether a fire may stop its training job; ``now`` in epoch seconds."""
+    return decide(case, _training_job(case, description), switch, known=known, now=now)
 
 
-def permitted(
-    case: StopCase, switch: StopSwitches, *, why: str, grace_s: float, now: float, hint: str = ""
-) -> StopDecision:
-    """Return the decision on a job that permits a stop; ``hint`` is what to do within ``grace_s`` seconds."""
-    if (objection := switch.objection(job=case.job, rule=case.rule, now=now)) is not None:
-        return _refused(objection)
-    if switch.in_force is StopSwitch.DRY_RUN or case.policy.stops.dry_run:
-        after = f" after a grace time of {show_duration(grace_s)}" if grace_s > 0.0 else ""
-        who = switch.why if switch.in_force is StopSwitch.DRY_RUN else "its owner asked for a dry run"
-        return StopDecision(False, "dry-run", f"{who}: job {case.job} would have been stopped{after}")
-    if case.attempt == "first" and grace_s > 0.0:
-        begun = f"its grace time of {show_duration(grace_s)} has begun" + (f"; {hint}" if hint else "")
-        return StopDecision(False, "grace", begun, iso_time(now + grace_s))
-    return StopDecision(True, "stop", why)
+def _training_job(case: StopCase, description: TrainingJobDescription | None) -> StopTarget:
+    opted_in = description is not None and stop_allowed(description)
+    return StopTarget(
+        forbidden=None if opted_in else _objection_of_owner(case, description),
+        unfit=None if description is None else _objection_of_job(case, description),
+        opted_in=opted_in,
+        allowed=f"{STOP_TAG} is {STOP_ALLOWED!r} on job {case.job}, which is in progress",
+        grace_s=case.policy.stops.grace_s,
+    )
 
 
 def over_stop_rate(limit: int) -> StopDecision:
@@ -147,18 +183,15 @@ def over_stop_rate(limit: int) -> StopDecision:
     return StopDecision(False, "refused", why, opted_in=True)
 
 
-def _objection_of_job(case: StopCase, description: TrainingJobDescription | None) -> str | None:
-    """Return the objection of the owner, or of the job as it is now, to a stop."""
-    if case.policy.alerts.is_staged(case.rule):
-        return f"{case.rule} is staged"
+def _objection_of_owner(case: StopCase, description: TrainingJobDescription | None) -> str:
     if description is None:
         return f"SageMaker does not know a training job {case.job}"
-    if not stop_allowed(description):
-        given = description.tags.get(STOP_TAG)
-        found = "has no tag" if given is None else f"has the value {given!r} in its tag"
-        return f"its owner has not opted in: job {case.job} {found} {STOP_TAG}, expected {STOP_ALLOWED!r}"
-    if not case.policy.stops.may_stop(case.rule):
-        return f"{case.rule} is not among the rules that may stop job {case.job}"
+    given = description.tags.get(STOP_TAG)
+    found = "has no tag" if given is None else f"has the value {given!r} in its tag"
+    return f"its owner has not opted in: job {case.job} {found} {STOP_TAG}, expected {STOP_ALLOWED!r}"
+
+
+def _objection_of_job(case: StopCase, description: TrainingJobDescription) -> str | None:
     if profile_place(description) is None:
         return f"nothing says where the profile of job {case.job} lies, so that anybody's objects could be it"
     return _objection_of_identity(case, description) or _objection_of_status(case, description)
@@ -182,7 +215,3 @@ def _objection_of_status(case: StopCase, description: TrainingJobDescription) ->
     if description.secondary_status == UPLOADING:
         return f"job {case.job} is uploading its model"
     return None
-
-
-def _refused(why: str) -> StopDecision:
-    return StopDecision(False, "refused", why)

@@ -6,12 +6,12 @@ from typing import Protocol
 import msgspec
 
 from trainguard.core.errors import PortUnavailableError
-from trainguard.stack.actions.fire_row import FireInput, FireRows
-from trainguard.stack.actions.request import StopResult
+from trainguard.stack.actions.fire_row import FireRows
+from trainguard.stack.actions.request import FireInput, StopResult
 from trainguard.stack.actions.stop_resources import ResourceDecision
 
-UNRECORDED = "the decision could not be recorded, and what leaves no trace is not done"
-OVERTAKEN = "the rule's row is not that of this fire, so that the decision could not be recorded"
+UNRECORDED = "RuleState could not be written with the decision, so nothing was stopped"
+OVERTAKEN = "the rule's row is gone, or of another fire by now, so nothing was stopped"
 
 
 class StopCalls(Protocol):

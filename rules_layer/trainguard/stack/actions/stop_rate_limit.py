@@ -14,7 +14,7 @@ class Stop:
     at: float
 
 
-def admit(stops: Mapping[str, Stop], fire_id: str, job: str, *, now: float, limit: int) -> dict[str, Stop] | None:
+def take(stops: Mapping[str, Stop], fire_id: str, job: str, *, now: float, limit: int) -> dict[str, Stop] | None:
     """Return the last hour's stops with this one, a job counted once; None when ``limit`` leaves no room for it."""
     recent = {each: stop for each, stop in stops.items() if now - stop.at < HOUR_S}
     is_counted = fire_id in recent or any(stop.job == job for stop in recent.values())

@@ -13,12 +13,12 @@ import msgspec
 from trainguard.core.ports import ResourceState, TrainingJobDescription
 from trainguard.core.records import JOB_NODE, OUTSIDE_ARN
 from trainguard.core.stores import StopBudget
-from trainguard.core.timestamps import epoch_of, iso_time
+from trainguard.core.timestamps import iso_time
 from trainguard.core.units import counted
 from trainguard.engine.settings.tag_names import EXEMPT_TAG, JOB_TAG, STOP_ALLOWED, STOP_TAG, from_tag
 from trainguard.rules.hung_job.text import GPU_FAULTS
 from trainguard.stack.actions.request import StopCase, StopDecision
-from trainguard.stack.actions.stop import StopPreconditions, decide_stop, over_stop_rate, permitted, stop_objection
+from trainguard.stack.actions.stop import StopPreconditions, StopTarget, decide, decide_stop, over_stop_rate
 from trainguard.stack.actions.stop_switch import StopSwitches
 
 # A stop outside SageMaker always has a warning, so that a checkpoint can be saved.
@@ -75,29 +75,27 @@ def decide_resource_stop(
     kind, identities = split_resources(named)
     by_identity = {each.identity: each for each in found}
     resources = [by_identity.get(identity, identity) for identity in identities]
-    reason = (
-        _objection_of_owner(case, kind, identities, kinds)
-        or next(filter(None, (_objection_of(case, each, known) for each in resources)), None)
-        or stop_objection(case, known, now)
-    )
-    if reason is not None:
-        decision = StopDecision(False, "refused", reason)
-    else:
-        grace_s = max(case.policy.stops.grace_s, LEAST_GRACE_S)
-        more = f" and {len(identities) - 1} more" if len(identities) > 1 else ""
-        allowed = f"{STOP_TAG} is {STOP_ALLOWED!r} on {kind} {identities[0]}{more}"
-        if found[0].action:
-            allowed = f"its owner allows to {found[0].action} {kind} {found[0].target}"
-        why = f"{allowed}, and its grace time is over"
-        decision = permitted(case, switch, why=why, grace_s=grace_s, hint=_CHECKPOINT[kind], now=now)
     first = found[0] if found else None
-    opted_in = bool(found) and all(each.tags.get(STOP_TAG) == STOP_ALLOWED for each in found)
-    wanted = case.policy.stops.may_stop(case.rule) and not case.policy.alerts.is_staged(case.rule)
-    outcome = msgspec.structs.asdict(decision) | {"opted_in": opted_in and wanted}
+    target = StopTarget(
+        forbidden=_objection_of_deployment(case, kind, identities, kinds),
+        unfit=next(filter(None, (_objection_of(case, each, known) for each in resources)), None),
+        opted_in=bool(found) and all(each.tags.get(STOP_TAG) == STOP_ALLOWED for each in found),
+        allowed=f"{_allowed(kind, identities, first)}, and its grace time is over",
+        grace_s=max(case.policy.stops.grace_s, LEAST_GRACE_S),
+        hint=_CHECKPOINT.get(kind, ""),
+    )
+    outcome = msgspec.structs.asdict(decide(case, target, switch, known=known, now=now))
     if first is not None and first.target is not None:
         outcome |= {"action": first.action, "started_at": first.started_at, "expires_at": now + TAKEN_WITHIN_S}
         identities = [first.target]
     return ResourceDecision(**outcome | {"kind": kind, "resources": tuple(identities)})
+
+
+def _allowed(kind: str, identities: Sequence[str], first: ResourceState | None) -> str:
+    if first is not None and first.action:
+        return f"its owner allows to {first.action} {kind} {first.target}"
+    more = f" and {len(identities) - 1} more" if len(identities) > 1 else ""
+    return f"{STOP_TAG} is {STOP_ALLOWED!r} on {kind} {''.join(identities[:1])}{more}"
 
 
 def identity_of(case: StopCase, decision: ResourceDecision) -> str:
@@ -105,17 +103,15 @@ def identity_of(case: StopCase, decision: ResourceDecision) -> str:
     return f"{case.job_arn} {decision.kind}/{decision.resources[0]}"
 
 
-def _objection_of_owner(case: StopCase, kind: str, identities: Sequence[str], kinds: Collection[str]) -> str | None:
-    if case.policy.alerts.is_staged(case.rule):
-        return f"{case.rule} is staged"
+def _objection_of_deployment(
+    case: StopCase, kind: str, identities: Sequence[str], kinds: Collection[str]
+) -> str | None:
     if not identities:
         return f"SageMaker does not know a training job {case.job}, and its job.json names nothing to stop"
     if kind not in kinds:
         return f"this deployment may not stop resources of the kind {kind}"
     if len(identities) > MOST_RESOURCES:
         return f"{counted(len(identities), kind)} are named, expected at most {MOST_RESOURCES}"
-    if not case.policy.stops.may_stop(case.rule):
-        return f"{case.rule} is not among the rules that may stop job {case.job}"
     return None
 
 
@@ -152,7 +148,7 @@ def _objection_of_tags(case: StopCase, name: str, resource: ResourceState) -> st
 
 def _objection_of_identity(case: StopCase, resource: ResourceState, known: StopPreconditions) -> str | None:
     """Return why the profile may be of an earlier run: the resource started after it began."""
-    starts = [epoch_of(case.fired_at)]
+    starts = [case.entry.enqueued_at]
     if known.job is not None and known.job.started_at is not None:
         starts.append(known.job.started_at)
     if known.row is not None:
@@ -184,18 +180,18 @@ def decide_within_stop_rate(
     *,
     known: StopPreconditions,
     now: float,
-    last_word: Callable[[StopDecision, str], StopDecision] = lambda decision, _: decision,
-) -> StopDecision:
-    """Decide within ``limit`` stops an hour; raises PortUnavailableError, StateConflictError, undecided then.
+) -> tuple[StopDecision, str]:
+    """Decide within ``limit`` stops an hour; also return the identity that counts as one stop.
 
-    ``last_word`` confirms or refuses a stop, by the identity that counts as one.
+    Raises PortUnavailableError, StateConflictError: undecided then.
     """
     if not case.warned:
-        return StopDecision(False, "refused", "the warning of the stop could not be sent", opted_in=True)
+        refused = StopDecision(False, "refused", "the warning of the stop could not be sent", opted_in=True)
+        return refused, case.identity
     decision, identity = decide_any_stop(case, services, known=known, now=now)
     if decision.stop and not budget.take(case.fire_id, identity, now=now, limit=limit):
-        return over_stop_rate(limit)
-    return last_word(decision, identity)
+        return over_stop_rate(limit), identity
+    return decision, identity
 
 
 def decide_any_stop(

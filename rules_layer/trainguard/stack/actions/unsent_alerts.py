@@ -15,7 +15,7 @@ from trainguard.core.records import AlertKind, RuleRow, StopRecord
 from trainguard.core.stores import RuleStates
 from trainguard.stack.actions.alert import Routing, route
 from trainguard.stack.actions.marks import AlertMark, AlertMarks
-from trainguard.stack.actions.request import AlertInput, AlertRequest, StopDecision, StopResult
+from trainguard.stack.actions.request import AlertRequest, FireInput, StopDecision, StopResult
 
 # Error of an execution in which steps failed, and that has sent its alert or had none to send.
 STEP_FAILED = "TrainGuard.StepFailed"
@@ -31,12 +31,12 @@ def resend_name(origin: str, attempt: int) -> str:
     return f"resend-{attempt}-{origin}"[:NAME_LIMIT]
 
 
-def recorded_outcome(fire: AlertInput, row: RuleRow | None) -> tuple[StopDecision, StopResult]:
+def recorded_outcome(fire: FireInput, row: RuleRow | None) -> tuple[StopDecision, StopResult]:
     """Return the decision on a fire's stop and its result from the rule's row; unknown where it is of another fire."""
     if fire.entry.kind is not AlertKind.FIRE:
         return StopDecision(), StopResult()
     record = None if row is None else row.stop
-    if record is None or record.fire_id != fire.entry.fire_id:
+    if record is None or record.fire_id != fire.fire_id:
         unknown = "the rule's row does not say what was decided for this fire"
         return StopDecision(decision=_UNRECORDED, why=unknown), StopResult(made=None, error=unknown)
     if record.decision == _GRACE:
@@ -133,12 +133,12 @@ def _unsent(
     return UnsentAlert(first.name, request, first.payload, last, attempt, running, routing, mark)
 
 
-def _row(fire: AlertInput, rows: RuleStates) -> RuleRow | None:
+def _row(fire: FireInput, rows: RuleStates) -> RuleRow | None:
     """Return the row of the fire's job and rule; None where it cannot be read."""
     if not fire.entry.kind.is_of_rule:
         return None
     try:
-        return rows.load(fire.job, fire.entry.finding.rule)
+        return rows.load(fire.job, fire.rule)
     except StateCodecError:
         return None
 
@@ -149,10 +149,10 @@ def _origin(record: ExecutionRecord) -> str:
     return record.name if fire is None or fire.resend is None else fire.resend.of
 
 
-def _fire(record: ExecutionRecord) -> AlertInput | None:
+def _fire(record: ExecutionRecord) -> FireInput | None:
     """Return the fire of an execution; None where a person has started one of something else."""
     try:
-        return AlertInput.read(record.payload)
+        return FireInput.read(record.payload)
     except msgspec.ValidationError:
         return None
 

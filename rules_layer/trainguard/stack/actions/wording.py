@@ -13,7 +13,7 @@ from trainguard.core.timestamps import iso_time
 from trainguard.core.units import show_duration
 from trainguard.engine.settings.tag_names import STOP_TAG
 from trainguard.ledger.document import ledger_line
-from trainguard.stack.actions.request import AlertInput, AlertRequest
+from trainguard.stack.actions.request import AlertRequest, FireInput
 
 SUBJECT_LIMIT = 99
 DETAIL_LIMIT = 1_000
@@ -38,7 +38,7 @@ def _whose(request: AlertRequest) -> str:
     return {"workload": "whose workload", "node": "one of whose nodes"}.get(request.decision.kind, "which")
 
 
-def subject(fire: AlertInput) -> str:
+def subject(fire: FireInput) -> str:
     """Return the e-mail subject: ASCII without control characters, under 100 characters, as SNS demands."""
     entry, finding = fire.entry, fire.entry.finding
     values = {
@@ -145,7 +145,7 @@ def _when(entry: OutboxEntry) -> str:
     return f"{values}: {at} (node {entry.finding.where}, episode {entry.episode})"
 
 
-def late(fire: AlertInput) -> list[str]:
+def late(fire: FireInput) -> list[str]:
     """Return the line about an alert that is sent late; none of any other alert."""
     return [] if fire.resend is None else ["Sent late: this alert could not be sent when it came about."]
 
@@ -172,7 +172,7 @@ def _matters(entry: OutboxEntry) -> list[str]:
     return [f"{name}: {value[:DETAIL_LIMIT]}" for name, value in lines if value]
 
 
-def _report(fire: AlertInput) -> list[str]:
+def _report(fire: FireInput) -> list[str]:
     """Return lines about where the report lies: its place, a link into the console, and the command without one."""
     link = [f"Open it in the console: {mail_place(fire.report_link)}"] if fire.report_link else []
     return [
@@ -183,7 +183,7 @@ def _report(fire: AlertInput) -> list[str]:
     ]
 
 
-def run_pages(fire: AlertInput) -> list[tuple[str, str]]:
+def run_pages(fire: FireInput) -> list[tuple[str, str]]:
     """Return the pages of the job's run with their titles; a link of any other kind is left out."""
     return [("Run" if tool == OWN else f"Run in {tool}", link) for tool, link in plain_links(fire.run_links).items()]
 
