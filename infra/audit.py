@@ -39,7 +39,7 @@ Run = Callable[[Sequence[str], Path], str]
 
 
 @dataclass(frozen=True, slots=True)
-class Answer:
+class AuditAnswer:
     """A database's answer for a lock file: ``flaws``, how many packages it ``knows``, and which it does not."""
 
     flaws: tuple[str, ...] = ()
@@ -56,26 +56,26 @@ class Result:
     code: int
 
 
-def python_answer(printed: str) -> Answer:
+def python_answer(printed: str) -> AuditAnswer:
     """Read the JSON of pip-audit; raises ValueError."""
     packages = _document(printed).get("dependencies", [])
     flaws = tuple(
         f"{each['name']} {each['version']}: {flaw['id']}" for each in packages for flaw in each.get("vulns", [])
     )
     unknown = tuple(each["name"] for each in packages if "skip_reason" in each)
-    return Answer(flaws, len(packages) - len(unknown), unknown)
+    return AuditAnswer(flaws, len(packages) - len(unknown), unknown)
 
 
-def node_answer(printed: str) -> Answer:
+def node_answer(printed: str) -> AuditAnswer:
     """Read the JSON of npm audit; raises ValueError."""
     document = _document(printed)
     if "vulnerabilities" not in document:
         raise ValueError(str(document.get("message") or document.get("error") or "no vulnerabilities in the answer"))
     flaws = tuple(f"{name}: {each['severity']}" for name, each in document["vulnerabilities"].items())
-    return Answer(flaws, int(document["metadata"]["dependencies"]["total"]))
+    return AuditAnswer(flaws, int(document["metadata"]["dependencies"]["total"]))
 
 
-def judged(what: str, asked: Callable[[], Answer], control: Callable[[], Answer]) -> Result:
+def judged(what: str, asked: Callable[[], AuditAnswer], control: Callable[[], AuditAnswer]) -> Result:
     """Ask about a lock file; a database that does not know the control's flaw, or all packages, gives no all-clear."""
     try:
         answer = asked()
@@ -118,18 +118,18 @@ def _ran(command: Sequence[str], folder: Path) -> str:
 def results(folder: Path, uv: str, run: Run = _ran) -> list[Result]:
     """Ask about the project's lock files; ``run`` runs commands, ``uv`` is the command uv."""
 
-    def python(requirements: Path, how: str) -> Answer:
+    def python(requirements: Path, how: str) -> AuditAnswer:
         tool = str(folder / "env" / "bin" / "pip-audit")
         quiet = ["--disable-pip", "--progress-spinner", "off", "--format", "json"]
         return python_answer(run([tool, how, *quiet, "--requirement", str(requirements)], folder))
 
-    def exported() -> Answer:
+    def exported() -> AuditAnswer:
         every = ["--frozen", "--all-packages", "--all-groups", "--all-extras", "--no-emit-workspace"]
         listed = run([uv, "export", "--quiet", *every, "--format", "requirements-txt"], PROJECT_ROOT)
         (folder / "uv.lock.txt").write_text(listed, "utf-8")
         return python(folder / "uv.lock.txt", "--require-hashes")
 
-    def node(of: Path) -> Answer:
+    def node(of: Path) -> AuditAnswer:
         return node_answer(run(["npm", "audit", "--json", "--package-lock-only"], of))
 
     (folder / "known.txt").write_text(KNOWN_PYTHON, "utf-8")

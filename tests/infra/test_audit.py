@@ -7,10 +7,10 @@ from pathlib import Path
 
 import pytest
 
-from infra.audit import LOCKS, Answer, judged, node_answer, python_answer, results
+from infra.audit import LOCKS, AuditAnswer, judged, node_answer, python_answer, results
 from infra.places import PROJECT_ROOT
 
-OLD_FLAW = Answer(("jinja2 2.11.2: PYSEC-2021-66",), 1)
+OLD_FLAW = AuditAnswer(("jinja2 2.11.2: PYSEC-2021-66",), 1)
 
 
 def python(*names: str, flawed: str = "", skipped: str = "") -> str:
@@ -35,13 +35,13 @@ def node(*flawed: str) -> str:
         (python_answer(python("a", "b")), OLD_FLAW, "no known flaw in 2 packages", 0),
         (python_answer(python("a", "b", flawed="b")), OLD_FLAW, "1 known flaws: b 1.0: CVE-1", 1),
         (python_answer(python("a", "b", skipped="b")), OLD_FLAW, "not answered for 1 packages: b", 2),
-        (python_answer(python("a")), Answer((), 1), "not answered: the database does not know an old flaw", 2),
+        (python_answer(python("a")), AuditAnswer((), 1), "not answered: the database does not know an old flaw", 2),
         (node_answer(node()), OLD_FLAW, "no known flaw in 25 packages", 0),
-        (node_answer(node("lodash")), Answer(), "1 known flaws: lodash: high", 1),
+        (node_answer(node("lodash")), AuditAnswer(), "1 known flaws: lodash: high", 1),
     ],
 )
 def test_only_a_complete_vulnerability_database_gives_all_clear(
-    answer: Answer, control: Answer, said: str, code: int
+    answer: AuditAnswer, control: AuditAnswer, said: str, code: int
 ) -> None:
     result = judged("lock", lambda: answer, lambda: control)
     assert result.text.startswith(said)

@@ -5,7 +5,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from trainguard.kernels.names.families import MATRIX, collective_of, own_name
-from trainguard.kernels.names.families import KernelFamily as Family
+from trainguard.kernels.names.families import RowFamily as Family
 from trainguard.kernels.names.kernel_names import Precision, classify
 
 BF16 = "c10::BFloat16"

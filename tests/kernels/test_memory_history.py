@@ -6,7 +6,7 @@ import numpy as np
 from hypothesis import given
 from hypothesis import strategies as st
 
-from trainguard.kernels.memory.entries import KINDS, MemoryKind
+from trainguard.kernels.memory.entries import KINDS, MemoryPurpose
 from trainguard.kernels.memory.history import (
     MOST_HOLDERS,
     MemoryHistory,
@@ -73,7 +73,7 @@ def histories(draw: st.DrawFn) -> tuple[list[Life], int, str]:
     return lives, count, draw(st.text("FBO????", min_size=count, max_size=count))
 
 
-def naive_kinds(lives: list[Life], count: int, freed_by: str) -> list[MemoryKind]:
+def naive_kinds(lives: list[Life], count: int, freed_by: str) -> list[MemoryPurpose]:
     letters = letters_of(lives, count, freed_by)
     stretch, number, now = [], 0, ""
     for letter in letters:
@@ -87,14 +87,14 @@ def naive_kinds(lives: list[Life], count: int, freed_by: str) -> list[MemoryKind
         if letter == "B" and same and not later and letters[died] == "?":
             same = False
         if letter == "?":
-            found.append(MemoryKind.UNATTRIBUTED)
+            found.append(MemoryPurpose.UNATTRIBUTED)
         elif same:
-            found.append(MemoryKind.WORKSPACE)
+            found.append(MemoryPurpose.WORKSPACE)
         elif letter == "F" and died == count and stretch[born] < stretch[-1] - 2:
-            found.append(MemoryKind.UNATTRIBUTED)
+            found.append(MemoryPurpose.UNATTRIBUTED)
         else:
             left = {"F": "activations", "B": "gradients", "O": "optimizer_state", "S": "parameters"}
-            found.append(MemoryKind(left[letter]))
+            found.append(MemoryPurpose(left[letter]))
     return found
 
 
@@ -200,6 +200,6 @@ def test_fewer_than_four_steps_behind_the_warm_up_say_nothing() -> None:
 def test_no_allocation_leaves_all_unattributed() -> None:
     made = history([], 2, allocated=np.array([5, 7], dtype=np.int64), is_relative=True)
     entry = memory_entry(made)
-    assert entry.kinds == {kind.value: 7 * (kind is MemoryKind.UNATTRIBUTED) for kind in KINDS}
+    assert entry.kinds == {kind.value: 7 * (kind is MemoryPurpose.UNATTRIBUTED) for kind in KINDS}
     assert (entry.holders, entry.estimates) == ([], [])
     assert holders_of(made, kinds_of(made), 1) == []

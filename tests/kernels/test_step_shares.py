@@ -7,12 +7,12 @@ from tests.support.kernel_ranks import STEP_US, TRANSFER_US, documents, judged_d
 from tests.support.kernel_traces import BF16_GEMM, LOADER, PINNED, TraceWriter, judged
 from trainguard.kernels.captures.capture import capture_shares
 from trainguard.kernels.document import RankProfile
-from trainguard.kernels.verdict import StepShares
+from trainguard.kernels.verdict import CaptureStepShares
 
 PARTS = ("compute", "copies", "communication", "peers", "loader", "host", "other")
 
 
-def total(shares: StepShares) -> float:
+def total(shares: CaptureStepShares) -> float:
     return float(sum(getattr(shares, part) for part in PARTS))
 
 

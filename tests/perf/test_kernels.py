@@ -17,7 +17,7 @@ import pytest
 
 from tests.support.kernel_traces import real_text
 from tests.support.large_traces import SIZES_MB, write
-from trainguard.kernels.readers.events import TraceEvent
+from trainguard.kernels.readers.events import KernelTraceEvent
 
 pytestmark = pytest.mark.perf
 
@@ -88,7 +88,7 @@ def test_a_large_trace_takes_little_more_than_its_decoding(size: int, tmp_path: 
 
 def decoded(file: Path) -> float:
     """Decode the events of a trace some at a time and drop them; return the seconds that decoding took."""
-    decoder = msgspec.json.Decoder(list[TraceEvent])
+    decoder = msgspec.json.Decoder(list[KernelTraceEvent])
     took = 0.0
     text = file.read_bytes()
     place = text.index(b"[", text.index(b'"traceEvents"')) + 1

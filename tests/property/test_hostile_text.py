@@ -24,7 +24,7 @@ from trainguard.engine.verdicts.episodes import FiringHistory
 from trainguard.engine.verdicts.verdict import RuleOutcome
 from trainguard.pricing.cost import PaidTime
 from trainguard.rules.rule_result import RuleResult
-from trainguard.stack.actions.alert import Alert, compose_alert
+from trainguard.stack.actions.alert import ReadyAlert, compose_alert
 from trainguard.stack.actions.request import AlertRequest, FireInput, StopDecision, StopResult
 
 KINDS = list(AlertKind)
@@ -32,7 +32,7 @@ CONSOLE = "Open it in the console: "
 REPORT = "Report: "
 
 
-def alert(kind: AlertKind, text: str) -> Alert:
+def alert(kind: AlertKind, text: str) -> ReadyAlert:
     """Return the alert of a fire whose every foreign text is the same."""
     text = f"x{text}"
     foreign: dict[str, Any] = dict.fromkeys(("job", "node", "reason", "advice", "cost", "severity"), text)

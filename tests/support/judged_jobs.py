@@ -21,7 +21,7 @@ from trainguard.ledger.job import Ledger
 from trainguard.pricing.cost import CostEstimate, PaidTime
 from trainguard.report.evaluated_job import EvaluatedJob
 from trainguard.rules.overall_system_usage.rule import OverallSystemUsage, UsageState
-from trainguard.state.gpu_time import IdleTime
+from trainguard.state.gpu_time import IdleRuns
 from trainguard.state.histogram import PercentCounts
 from trainguard.state.sample_window import SampleWindowState
 
@@ -158,7 +158,7 @@ def _system(node: Node) -> SystemState:
             kept_total=800,
             gaps=[*node.gaps],
             missing_s=node.missing_s,
-            idle_time=IdleTime(paused=node.paused),
+            idle_time=IdleRuns(paused=node.paused),
         ),
         watermark_s=START + node.hours * HOUR_S,
         stored_rules={OverallSystemUsage.name: StoredRule(data=msgspec.msgpack.encode(usage))},

@@ -10,7 +10,7 @@ from trainguard.report.timeline.series import (
     GpuTimeline,
     NodeTimeline,
     Phase,
-    SlowStep,
+    ShownSlowStep,
     StepTimeline,
     TimeAxis,
     Timelines,
@@ -78,7 +78,8 @@ def _steps(random: np.random.Generator, node: str, rank: int, axis: TimeAxis) ->
         low_s=_values(mean - 0.02),
         high_s=_values(mean + 0.06),
         slowest=[
-            SlowStep(at=float(each), step=str(1_000 * (i + 1)), duration_s=1.1 + 0.2 * i) for i, each in enumerate(at)
+            ShownSlowStep(at=float(each), step=str(1_000 * (i + 1)), duration_s=1.1 + 0.2 * i)
+            for i, each in enumerate(at)
         ],
     )
 

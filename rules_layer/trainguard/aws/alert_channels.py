@@ -11,7 +11,7 @@ import msgspec
 
 from trainguard.aws.aws_errors import translated
 from trainguard.core.errors import PortUnavailableError
-from trainguard.stack.actions.alert import Alert
+from trainguard.stack.actions.alert import ReadyAlert
 from trainguard.stack.actions.marks import Channel
 from trainguard.stack.actions.webhook import WEBHOOK_EVENT, WebhookService, webhook_event
 
@@ -37,7 +37,7 @@ class AlertChannels:
     webhook: WebhookService = "json"
     stack: str = ""
 
-    def send(self, channel: Channel, alert: Alert) -> None:
+    def send(self, channel: Channel, alert: ReadyAlert) -> None:
         if channel is Channel.BUS:
             put_event(self.events, EVENT_TYPE, msgspec.json.encode(alert.document))
         elif channel is Channel.WEBHOOK:

@@ -10,7 +10,7 @@ from numpy.typing import NDArray
 
 from trainguard.gate import text
 from trainguard.gate.document import FaultKind, GateFault, GateVerdict, GateWarning, MetricVerdict, Why
-from trainguard.gate.levels import Levels, levels_of
+from trainguard.gate.levels import RunLevels, levels_of
 from trainguard.gate.noise import MATERIAL, Answer, further_runs, judged
 from trainguard.gate.runs import KINDS, SPEEDS, GateRun, Metric, Points
 from trainguard.gate.text import fault_text
@@ -246,7 +246,7 @@ class _Sides:
             self.warnings.append(GateWarning("about", text.warning_names([each[0] for each in own])))
             yield own[0][0], [each.points(metric, only) for each, (only,) in zip(self.runs, own, strict=True)]
 
-    def _judged(self, metric: Metric, name: str, points: Sequence[Points], found: Levels) -> MetricVerdict:
+    def _judged(self, metric: Metric, name: str, points: Sequence[Points], found: RunLevels) -> MetricVerdict:
         kind, tolerance = KINDS[metric], self._tolerance(metric)
         sign = kind.sign
         limit = tolerance if kind.is_share else math.log1p(tolerance)

@@ -29,7 +29,7 @@ _FEWEST_COMMON = 0.5
 
 
 @dataclass(frozen=True, slots=True)
-class Levels:
+class RunLevels:
     """The levels of runs, float64[R], against the step effects; the first ``candidates`` runs are the candidate's.
 
     ``within`` is the standard error of each level by the run's own scatter, 0 where it has one step. ``columns`` steps
@@ -48,7 +48,9 @@ class Levels:
     means: Floats | None = None
 
 
-def levels_of(runs: Sequence[Points], candidates: int, *, logarithmic: bool = True, sign: float = 1.0) -> Levels | None:
+def levels_of(
+    runs: Sequence[Points], candidates: int, *, logarithmic: bool = True, sign: float = 1.0
+) -> RunLevels | None:
     """Return the levels of runs, candidates first; None where a candidate and half the baselines share no step."""
     usable = [_usable(each, logarithmic=logarithmic) for each in runs]
     table, in_order = _beside(usable, candidates), False
@@ -68,7 +70,7 @@ def levels_of(runs: Sequence[Points], candidates: int, *, logarithmic: bool = Tr
         within = MAD_TO_SD * np.nanmedian(np.abs(residuals), axis=1)
     counts = np.isfinite(residuals).sum(axis=1)
     within = np.where(counts > 1, MEDIAN_TO_MEAN * within / np.sqrt(np.maximum(counts, 1)), 0.0)
-    return Levels(levels, within, candidates, table.shape[1], residuals.shape[1], cut, in_order, means)
+    return RunLevels(levels, within, candidates, table.shape[1], residuals.shape[1], cut, in_order, means)
 
 
 def _means(table: Floats) -> Floats | None:

@@ -11,7 +11,7 @@ from functools import lru_cache
 
 import numpy as np
 
-from trainguard.gate.levels import Floats, Levels
+from trainguard.gate.levels import Floats, RunLevels
 from trainguard.gate.runs import Prior
 
 _SMALL = 1e-14
@@ -107,7 +107,7 @@ class _Noise:
         return math.sqrt(self.spread**2 * (1.0 / candidates + 1.0 / baselines) + self.excess / candidates)
 
 
-def judged(found: Levels, prior: Prior, tolerance: float, *, sign: float) -> Judgement:
+def judged(found: RunLevels, prior: Prior, tolerance: float, *, sign: float) -> Judgement:
     """Judge levels: ``sign`` is -1 where more is better; ``tolerance`` > 0 is in the unit of levels."""
     candidate, baseline = found.levels[: found.candidates] * sign, found.levels[found.candidates :] * sign
     change = float(candidate.mean() - baseline.mean())
@@ -125,7 +125,7 @@ def _answer(change: float, low: float, high: float, tolerance: float) -> Answer:
     return Answer.PASSED if high < tolerance else Answer.INCONCLUSIVE
 
 
-def _noise(found: Levels, candidate: Floats, baseline: Floats, prior: Prior) -> tuple[_Noise, float | None]:
+def _noise(found: RunLevels, candidate: Floats, baseline: Floats, prior: Prior) -> tuple[_Noise, float | None]:
     squares = sum(float(np.sum((each - each.mean()) ** 2)) for each in (candidate, baseline))
     repeats = len(candidate) + len(baseline) - 2
     freedom = prior.weight + repeats
@@ -137,7 +137,7 @@ def _noise(found: Levels, candidate: Floats, baseline: Floats, prior: Prior) -> 
     return _Noise(spread, freedom, max(float(own.mean()) - usual, 0.0)), seen
 
 
-def further_runs(found: Levels, prior: Prior, tolerance: float, *, sign: float) -> Further | None:
+def further_runs(found: RunLevels, prior: Prior, tolerance: float, *, sign: float) -> Further | None:
     """Return the fewest further runs that decide, if they are as far apart and as noisy as these; None of too many."""
     candidate, baseline = found.levels[: found.candidates] * sign, found.levels[found.candidates :] * sign
     change = float(candidate.mean() - baseline.mean())

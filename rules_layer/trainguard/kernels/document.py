@@ -19,9 +19,9 @@ from trainguard.kernels.entries import (
     CollectiveStepsEntry,
     CounterEntry,
     CriticalPathEntry,
-    Durations,
     GpuIdleEntry,
     IdleEntry,
+    KernelDurations,
     KernelEntry,
     KernelFinding,
     MemoryEntry,
@@ -63,8 +63,8 @@ class StepEntry(msgspec.Struct, frozen=True, kw_only=True):
 class StepTimes(msgspec.Struct, frozen=True, kw_only=True):
     """The durations of all steps: on the host, and with their work on the GPU (see `StepEntry`)."""
 
-    host: Durations
-    gpu: Durations
+    host: KernelDurations
+    gpu: KernelDurations
 
 
 class AnnotationEntry(msgspec.Struct, frozen=True, kw_only=True):
@@ -81,8 +81,8 @@ class AnnotationEntry(msgspec.Struct, frozen=True, kw_only=True):
     min_ns: int
     median_ns: int
     max_ns: int
-    host: Durations | None = None
-    gpu: Durations | None = None
+    host: KernelDurations | None = None
+    gpu: KernelDurations | None = None
     gpu_source: Literal["annotation", "kernels"] | None = None
 
 

@@ -48,7 +48,7 @@ class Histogram(msgspec.Struct, frozen=True, kw_only=True):
     counts: list[int]
 
 
-class Durations(msgspec.Struct, frozen=True, kw_only=True):
+class KernelDurations(msgspec.Struct, frozen=True, kw_only=True):
     """Durations of one sort, in nanoseconds, and their histogram (bins by Freedman and Diaconis, 50 at most)."""
 
     count: int

@@ -47,7 +47,7 @@ class RuleVerdict(msgspec.Struct, frozen=True, kw_only=True):
     evidence: list[Proof]
 
 
-class StepShares(msgspec.Struct, frozen=True, kw_only=True):
+class CaptureStepShares(msgspec.Struct, frozen=True, kw_only=True):
     """Shares of the time of steps, 0 to 1; together they are at most 1.
 
     ``ranks`` count by the length of their windows, ``rank`` is None of several, ``steps`` are the most of a rank.
@@ -154,7 +154,7 @@ class CaptureVerdict(msgspec.Struct, frozen=True, kw_only=True):
     cut: int = 0
     lost: int = 0
     framework: str = ""
-    shares: StepShares | None = None
+    shares: CaptureStepShares | None = None
     memory: int = 0
     snapshots: SnapshotVerdict | None = None
 

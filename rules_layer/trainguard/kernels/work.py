@@ -13,12 +13,12 @@ from trainguard.kernels.entries import (
     Collective,
     CollectiveEntry,
     CollectiveStepsEntry,
-    Durations,
     Histogram,
+    KernelDurations,
     KernelEntry,
     MemoryEntry,
 )
-from trainguard.kernels.names.families import KernelFamily
+from trainguard.kernels.names.families import RowFamily
 from trainguard.kernels.names.kernel_names import KernelName, Precision, classify
 from trainguard.kernels.peaks import link_share
 from trainguard.kernels.times.metrics import RankMetrics
@@ -36,12 +36,12 @@ def exact_sum(values: Ints) -> int:
     return int(values.sum())
 
 
-def durations(values: Ints) -> Durations | None:
+def durations(values: Ints) -> KernelDurations | None:
     if not len(values):
         return None
     total = exact_sum(values)
     median, p95, p99 = np.percentile(values, (50, 95, 99))
-    return Durations(
+    return KernelDurations(
         count=len(values),
         total_ns=total,
         mean_ns=round(total / len(values)),
@@ -74,7 +74,7 @@ def _bins(values: Ints, spread: int) -> int:
 
 
 # A collective's name gives the type of the bytes that it moves: ``int8_t`` is a copy.
-_MOVES_BYTES = KernelName(Precision.UNKNOWN, tensor_core=False, eligible=False, family=KernelFamily.COMMUNICATION)
+_MOVES_BYTES = KernelName(Precision.UNKNOWN, tensor_core=False, eligible=False, family=RowFamily.COMMUNICATION)
 
 
 class KernelLine(KernelEntry, frozen=True, kw_only=True):

@@ -17,7 +17,7 @@ from trainguard.managed.vocabulary import Vocabulary
 
 
 @dataclass(frozen=True, slots=True)
-class Words:
+class ManagedWords:
     """What the numbers in a window's columns mean; grows with the job and is shared by its windows."""
 
     nodes: list[str]
@@ -46,7 +46,7 @@ class FrameworkWindow:
     processes: IntArray
     horovod: BoolArray
     loaders: dict[int, LoaderSettings]
-    words: Words
+    words: ManagedWords
 
     def __len__(self) -> int:
         return int(self.starts.size)
@@ -69,7 +69,7 @@ class ManagedFrameworkStream:
         }
         self._vocabularies = [Vocabulary() for _ in range(5)]
         self._nodes, self._phases, self._names, self._steps, self._processes = self._vocabularies
-        self._words = Words(*(vocabulary.known for vocabulary in self._vocabularies))
+        self._words = ManagedWords(*(vocabulary.known for vocabulary in self._vocabularies))
         self._settled: dict[str, _Events] = {}
 
     def window(self, files: Sequence[FrameworkFile], start_us: int, end_us: int) -> FrameworkWindow:

@@ -365,7 +365,7 @@ def _highest(parts: Sequence[UsedPart]) -> float:
     return float((sums / np.maximum(counts, 1.0)).max()) if gpus else 0.0
 
 
-class IdleTime(msgspec.Struct, array_like=True):
+class IdleRuns(msgspec.Struct, array_like=True):
     """How a node's GPUs idled between their activity, in runs that are over.
 
     ``samples`` are since the first work, ``paused`` those left out as pauses, ``chance`` as long ones that were kept.

@@ -14,7 +14,7 @@ from trainguard.state.gpu_time import (
     MISSING_S,
     MOST_BY_CHANCE,
     PAUSE_SAMPLES,
-    IdleTime,
+    IdleRuns,
     RecentUse,
     is_chance,
 )
@@ -74,7 +74,7 @@ class SampleWindowState(msgspec.Struct, omit_defaults=True):
     limit: int | None = None
     start_up: StartUp | None = None
     recent_use: RecentUse = msgspec.field(default_factory=RecentUse)
-    idle_time: IdleTime = msgspec.field(default_factory=IdleTime)
+    idle_time: IdleRuns = msgspec.field(default_factory=IdleRuns)
 
     @property
     def gpus(self) -> int:

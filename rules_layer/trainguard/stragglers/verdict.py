@@ -24,7 +24,7 @@ _MOST_OFF = 0.05
 _MOST_NAMED = 8
 
 
-class Share(msgspec.Struct, frozen=True, kw_only=True):
+class StragglerShare(msgspec.Struct, frozen=True, kw_only=True):
     """What a rank, stage or kind of operation costs.
 
     slowdown: How many times as long a step takes if these operations alone last as recorded and all others are even.
@@ -36,7 +36,7 @@ class Share(msgspec.Struct, frozen=True, kw_only=True):
     saves: float | None
 
 
-class RankShare(Share, frozen=True, kw_only=True):
+class RankShare(StragglerShare, frozen=True, kw_only=True):
     """A rank, or with ``rank`` None all ranks of a data-parallel one, or of a stage."""
 
     rank: int | None = None
@@ -44,7 +44,7 @@ class RankShare(Share, frozen=True, kw_only=True):
     stage: int | None = None
 
 
-class KindShare(Share, frozen=True, kw_only=True):
+class KindShare(StragglerShare, frozen=True, kw_only=True):
     operation: str
 
 

@@ -20,7 +20,7 @@ from trainguard.engine.training.family import TrainingFamily, judge_stall
 from trainguard.engine.training.older_runs import _in_age
 from trainguard.engine.training.runs import FoundCollections, SharedRuns
 from trainguard.engine.training.scalar_files import FileState, ScalarFiles, ScalarState, lowest_first
-from trainguard.engine.training.stream import STALLED, StepsState, StepStream, believed
+from trainguard.engine.training.stream import STALLED, StepStream, StepStreamState, believed
 from trainguard.formats.tensors.debug.json_files import Collections
 from trainguard.formats.tensors.scalars.names import ScalarNames
 from trainguard.rules.training.stalled_training import StalledTrainingRule, StalledTrainingRuleParameters
@@ -32,11 +32,11 @@ NOW = 1_700_000_000.0
 
 def state(
     progress_s: float | None = NOW, *, looked_s: float = NOW + 1_801.0, steps: int = 7, **said: Any
-) -> StepsState:
-    return StepsState(progress_s=progress_s, looked_s=looked_s, steps=steps, step=70, **said)
+) -> StepStreamState:
+    return StepStreamState(progress_s=progress_s, looked_s=looked_s, steps=steps, step=70, **said)
 
 
-def judged(*states: StepsState, job: JobRecord = RUNS) -> tuple[Status, str, int]:
+def judged(*states: StepStreamState, job: JobRecord = RUNS) -> tuple[Status, str, int]:
     said = judge_stall(StalledTrainingRule(), job, states, StalledTrainingRuleParameters())
     return said.status, said.reason, said.data_points
 
@@ -86,7 +86,9 @@ CAME_NOW = "The newest object came 60 s before the last look."
         ([state(), state(ended=True)], Status.OK, "Training has ended."),
     ],
 )
-def test_clock_uses_the_newest_object_and_oldest_request(states: list[StepsState], status: Status, reason: str) -> None:
+def test_clock_uses_the_newest_object_and_oldest_request(
+    states: list[StepStreamState], status: Status, reason: str
+) -> None:
     points = 7 if status is Status.FIRED or reason in {CAME, CAME_NOW} else 0
     assert judged(*states) == (status, reason, points)
 
@@ -107,7 +109,7 @@ def test_job_that_may_not_be_training_does_not_stall(changed: dict[str, Any], st
     assert found[1].startswith(reason)
 
 
-def stream(of: StepsState, job: JobRecord = RUNS) -> StepStream[StepsState]:
+def stream(of: StepStreamState, job: JobRecord = RUNS) -> StepStream[StepStreamState]:
     return StepStream("a unit", of, FAMILIES.plan(job))
 
 
@@ -120,15 +122,15 @@ def stream(of: StepsState, job: JobRecord = RUNS) -> StepStream[StepsState]:
         (state(ended=True), 10_000.0, False),
     ],
 )
-def test_stream_is_overdue_once_silent_past_the_threshold(of: StepsState, after_s: float, overdue: bool) -> None:
+def test_stream_is_overdue_once_silent_past_the_threshold(of: StepStreamState, after_s: float, overdue: bool) -> None:
     assert stream(of).is_overdue(NOW + after_s) is overdue
     assert stream(of, replace(RUNS, training_rules=("training/HighLoss",))).is_overdue(NOW + after_s) is False
 
 
 def test_stream_ended_without_a_step_is_not_judged() -> None:
-    assert stream(StepsState()).finish() == []
-    assert StepsState().looked_s == 0.0
-    assert (StepsState().steps, StepsState().ended, DebugState().last_complete) == (0, False, -1)
+    assert stream(StepStreamState()).finish() == []
+    assert StepStreamState().looked_s == 0.0
+    assert (StepStreamState().steps, StepStreamState().ended, DebugState().last_complete) == (0, False, -1)
 
 
 @pytest.mark.parametrize(

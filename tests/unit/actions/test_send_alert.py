@@ -14,7 +14,7 @@ from trainguard.core.brakes import Brake, Braked, BrakeList, new_brake
 from trainguard.core.errors import PortUnavailableError
 from trainguard.core.text import chat_escaped
 from trainguard.core.timestamps import epoch_of
-from trainguard.stack.actions.alert import Alert
+from trainguard.stack.actions.alert import ReadyAlert
 from trainguard.stack.actions.marks import Channel, Claim
 from trainguard.stack.actions.send_alert import AlertSender, AlertUnsentError
 from trainguard.stack.actions.webhook import webhook_event
@@ -34,12 +34,12 @@ class Network:
     busy: set[Channel] = field(default_factory=set)
     claims_fail: bool = False
     sent: list[Channel] = field(default_factory=list)
-    alerts: list[Alert] = field(default_factory=list)
+    alerts: list[ReadyAlert] = field(default_factory=list)
     settled: set[tuple[str, Channel]] = field(default_factory=set)
     brakes: tuple[Brake, ...] = ()
     silenced: list[tuple[str, str]] = field(default_factory=list)
 
-    def send(self, channel: Channel, alert: Alert) -> None:
+    def send(self, channel: Channel, alert: ReadyAlert) -> None:
         if channel in self.down:
             raise PortUnavailableError("SNS", "Publish", "it is down")
         self.sent.append(channel)
@@ -242,7 +242,7 @@ def test_stop_is_counted_by_the_first_call(due: bool, counted: int) -> None:
     assert [entry.what for entry in journal.entries] == ["stops_made"] * counted
 
 
-def bare(network: Network | None = None, **call: Any) -> Alert:
+def bare(network: Network | None = None, **call: Any) -> ReadyAlert:
     """Return the alert of a call whose policy cannot be read."""
     network = network or Network()
     fire = call.pop("fire", FIRE)
@@ -333,7 +333,7 @@ class Services:
         return {"FailedEntryCount": self.refused, "Entries": [{"ErrorCode": "Throttled", "ErrorMessage": "later"}]}
 
 
-def deliver(services: Services) -> Alert:
+def deliver(services: Services) -> ReadyAlert:
     alert = bare()
     channels = AlertChannels(services, services, "arn:alerts", "arn:chat", "slack", "Lab")  # type: ignore[arg-type]
     for channel in Channel:

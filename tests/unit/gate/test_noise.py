@@ -5,7 +5,7 @@ import math
 import numpy as np
 import pytest
 
-from trainguard.gate.levels import Levels, levels_of
+from trainguard.gate.levels import RunLevels, levels_of
 from trainguard.gate.noise import Answer, further_runs, judged, t_quantile
 from trainguard.gate.runs import KINDS, Metric, Points, metric_of
 
@@ -21,9 +21,9 @@ def test_quantiles_are_those_of_the_tables(probability: float, freedom: float, v
     assert t_quantile(probability, freedom) == pytest.approx(value, rel=1e-4)
 
 
-def levels(candidate: float, *baselines: float, within: float = 0.0) -> Levels:
+def levels(candidate: float, *baselines: float, within: float = 0.0) -> RunLevels:
     values = np.array([candidate, *baselines])
-    return Levels(values, np.full(len(values), within), 1, 10, 10, 0, in_order=False)
+    return RunLevels(values, np.full(len(values), within), 1, 10, 10, 0, in_order=False)
 
 
 QUIET = (0.0, 0.001, -0.001, 0.0005, -0.0005)
@@ -46,11 +46,11 @@ LOUD = (0.0, 0.03, -0.03, 0.015, -0.015)
         (levels(0.02, *QUIET, within=0.03), Answer.INCONCLUSIVE),
     ],
 )
-def test_answer_by_change_and_noise(found: Levels, answer: Answer) -> None:
+def test_answer_by_change_and_noise(found: RunLevels, answer: Answer) -> None:
     result = judged(found, KIND.prior, LIMIT, sign=1.0)
     assert result.answer is answer
     assert result.low <= result.change <= result.high
-    mirrored = Levels(-found.levels, found.within, 1, 10, 10, 0, in_order=False)
+    mirrored = RunLevels(-found.levels, found.within, 1, 10, 10, 0, in_order=False)
     assert judged(mirrored, KIND.prior, LIMIT, sign=-1.0).answer is answer
 
 

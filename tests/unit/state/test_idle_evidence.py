@@ -3,7 +3,7 @@
 import numpy as np
 import pytest
 
-from trainguard.state.gpu_time import IdleTime, RecentUse
+from trainguard.state.gpu_time import IdleRuns, RecentUse
 
 PART_S = 240.0
 
@@ -75,7 +75,7 @@ def test_earlier_sums_are_kept_when_a_gpu_appears() -> None:
 def test_idle_run_of_ten_seconds_and_three_samples_is_a_break(
     seconds: float, samples: int, breaks: list[tuple[int, int]]
 ) -> None:
-    idle = IdleTime()
+    idle = IdleRuns()
     idle.add(100.2, seconds, samples, long=False, chance=False)
     idle.add(900.0, 1.0, 5, long=True, chance=False)
     idle.add(950.0, 40.0, 7, long=True, chance=True)
@@ -84,7 +84,7 @@ def test_idle_run_of_ten_seconds_and_three_samples_is_a_break(
 
 
 def test_newest_breaks_are_remembered_and_all_are_summed() -> None:
-    idle = IdleTime()
+    idle = IdleRuns()
     for number in range(10):
         idle.add(100.0 * number, 20.0, 3, long=True, chance=False)
     assert (idle.breaks, idle.breaks_s, idle.paused) == ([(100 * number, 20) for number in range(2, 10)], 200.0, 30)

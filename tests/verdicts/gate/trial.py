@@ -12,7 +12,7 @@ from pathlib import Path
 
 import numpy as np
 
-from trainguard.gate.levels import Levels, levels_of
+from trainguard.gate.levels import RunLevels, levels_of
 from trainguard.gate.noise import Answer, judged
 from trainguard.gate.runs import KINDS, Metric, Points, Prior
 
@@ -32,7 +32,7 @@ class Trial:
 
     group: str
     slower: float
-    levels: Levels
+    levels: RunLevels
 
 
 @cache

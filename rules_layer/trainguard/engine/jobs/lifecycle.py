@@ -7,7 +7,6 @@ sees a gap.
 
 from collections.abc import Iterable, Mapping
 from dataclasses import replace
-from typing import Any
 
 from trainguard.core.brakes import Brake
 from trainguard.core.errors import StateConflictError

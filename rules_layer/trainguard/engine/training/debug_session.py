@@ -18,7 +18,7 @@ from trainguard.engine.family import ObjectSource
 from trainguard.engine.plan import RulePlan
 from trainguard.engine.streams.session import NEWEST, Announced, Applied, state_of
 from trainguard.engine.training.runs import RunObjects, open_run, run_collections
-from trainguard.engine.training.stream import STEP, StepSession, StepsState, WatchedStep, believed
+from trainguard.engine.training.stream import STEP, StepSession, StepStreamState, WatchedStep, believed
 from trainguard.formats.tensors.debug.keys import RunFile, TensorKey, index_name, match_name
 from trainguard.formats.tensors.debug.ledger import CompleteStep, RunHistory, StepLedger
 
@@ -36,7 +36,7 @@ NO_DATA = (
 )
 
 
-class DebugState(StepsState, kw_only=True):
+class DebugState(StepStreamState, kw_only=True):
     """What is stored of debug-output; ``cursor`` of the item is the last step that was taken.
 
     ``workers`` is None before the first collections file, ``last_complete`` -1 before the first complete step.

@@ -26,8 +26,8 @@ from trainguard.engine.training.stream import (
     SCALARS,
     STALLED,
     TRAINING,
-    StepsState,
     StepStream,
+    StepStreamState,
     match_key,
     step_rules,
 )
@@ -66,7 +66,7 @@ _TEXT = StalledTrainingRule().text
 def judge_stall(
     rule: StalledTrainingRule,
     job: JobRecord,
-    states: Sequence[StepsState],
+    states: Sequence[StepStreamState],
     parameters: StalledTrainingRuleParameters,
     busy: Callable[[Span], float | None] = lambda _: None,
 ) -> RuleResult:

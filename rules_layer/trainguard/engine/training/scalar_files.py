@@ -12,7 +12,7 @@ import numpy as np
 from trainguard.core.errors import ObjectMissingError, ProfileSourceError, TelemetryFormatError
 from trainguard.core.ports import BucketFiles, ListedObject
 from trainguard.engine.family import ObjectSource
-from trainguard.engine.training.stream import SCALAR_FOLDERS, ScalarKey, StepsState, match_scalar_key
+from trainguard.engine.training.stream import SCALAR_FOLDERS, ScalarKey, StepStreamState, match_scalar_key
 from trainguard.formats.tensors.scalars.names import LOSSES, METRICS, ScalarNames
 from trainguard.formats.tensors.scalars.rows import (
     Recording,
@@ -136,7 +136,7 @@ class FileState(msgspec.Struct, array_like=True):
     apart: list[Uncertain] = msgspec.field(default_factory=list)
 
 
-class ScalarState(StepsState, kw_only=True):
+class ScalarState(StepStreamState, kw_only=True):
     """What is stored of files of scalars.
 
     ``rows`` are the steps that their sources have not completed, ``held`` those that wait for another source.

@@ -96,7 +96,7 @@ def scalar_names(plan: RulePlan) -> ScalarNames:
     return ScalarNames(parameters.replaced() if isinstance(parameters, ScalarNamesParameters) else {})
 
 
-class StepsState(StreamState, kw_only=True):
+class StepStreamState(StreamState, kw_only=True):
     """What is stored of a stream of steps; times are epoch seconds.
 
     ``watermark_s`` is the time of the newest step, ``steps`` counts those that rules were shown. ``progress_s`` is when
@@ -129,7 +129,7 @@ class StepsState(StreamState, kw_only=True):
         return None
 
 
-S = TypeVar("S", bound=StepsState)
+S = TypeVar("S", bound=StepStreamState)
 
 STEP = "step"
 # How much newer the newest object must be for the item to be written for its sake alone.

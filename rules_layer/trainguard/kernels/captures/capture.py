@@ -17,12 +17,12 @@ from trainguard.kernels.rules.ranks import by_rule
 from trainguard.kernels.rules.registry import MEMORY_RULES
 from trainguard.kernels.verdict import (
     CaptureHead,
+    CaptureStepShares,
     CaptureVerdict,
     Proof,
     RuleVerdict,
     SnapshotsHead,
     SnapshotVerdict,
-    StepShares,
 )
 from trainguard.kernels.waiting import compared, compared_places, groups_of, likes_of
 
@@ -177,7 +177,7 @@ COMPARED_LEAST = 0.5
 _PRECISION = 1_000_000
 
 
-def capture_shares(ranks: Sequence[RankProfile]) -> StepShares | None:
+def capture_shares(ranks: Sequence[RankProfile]) -> CaptureStepShares | None:
     waits = _waits(ranks)
     chosen = [at for at, rank in enumerate(ranks) if _has_steps(rank)]
     return _shares([ranks[at] for at in chosen], [waits.get(at) for at in chosen]) if chosen else None
@@ -216,12 +216,12 @@ def _parts(rank: RankProfile, waits: float | None) -> dict[str, float]:
     }
 
 
-def _shares(ranks: Sequence[RankProfile], waits: Sequence[float | None]) -> StepShares:
+def _shares(ranks: Sequence[RankProfile], waits: Sequence[float | None]) -> CaptureStepShares:
     parts = [_parts(rank, each) for rank, each in zip(ranks, waits, strict=True)]
     window = sum(rank.window_ns for rank in ranks)
     starts = [(rank.start_unix_ns, rank.window_ns) for rank in ranks if rank.start_unix_ns is not None]
     shares = {name: _rounded(sum(each[name] for each in parts) / window) for name in parts[0]}
-    return StepShares(
+    return CaptureStepShares(
         ranks=len(ranks),
         rank=ranks[0].rank if len(ranks) == 1 else None,
         steps=max(rank.step_count for rank in ranks),

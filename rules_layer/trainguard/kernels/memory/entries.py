@@ -8,7 +8,7 @@ import msgspec
 from trainguard.kernels.entries import KernelFinding
 
 
-class MemoryKind(StrEnum):
+class MemoryPurpose(StrEnum):
     """What memory is held for.
 
     ``WORKSPACE`` is freed in the phase that allocates it, such as the forward pass. ``UNATTRIBUTED`` was allocated
@@ -23,7 +23,7 @@ class MemoryKind(StrEnum):
     UNATTRIBUTED = "unattributed"
 
 
-KINDS = tuple(MemoryKind)
+KINDS = tuple(MemoryPurpose)
 
 UNNAMED = -2
 _NAMES = {-1: "the host", UNNAMED: "a device without a name"}
@@ -34,7 +34,7 @@ class MemoryCurve(msgspec.Struct, frozen=True, kw_only=True):
 
     at_ns: From the first event; where ``clock`` is ``events`` their number.
     reserved: Empty where the recording does not say it.
-    kinds: By `MemoryKind`; together they are ``allocated``.
+    kinds: By `MemoryPurpose`; together they are ``allocated``.
     """
 
     at_ns: list[int]
@@ -100,7 +100,7 @@ class MemoryEstimate(msgspec.Struct, frozen=True, kw_only=True):
     saves_at_most: int
 
 
-class MemoryGrowth(msgspec.Struct, frozen=True, kw_only=True):
+class StepMemoryGrowth(msgspec.Struct, frozen=True, kw_only=True):
     """Memory at the same point of each step, in bytes, without the first two; ``where`` is the place that keeps most.
 
     kept: Bytes that this place allocated up to the step before the last one and that are still held.
@@ -123,7 +123,7 @@ class GpuMemory(msgspec.Struct, frozen=True, kw_only=True):
     peak, peak_at_ns, peak_reserved: Most allocated, when that was first so, and reserved then; None where the recording
         does not say it, as ``most_reserved``.
     moment: Of what is held then, ``held``, the next ones say more: when the last allocation failed, else the peak.
-    kinds: By `MemoryKind`.
+    kinds: By `MemoryPurpose`.
     holders: The ten largest; ``holders_left_out`` are the others, ``holders_left_out_bytes`` their size.
     expandable_segments: As the allocator is set; None where the recording does not say it.
     counts: Events, and what did not fit: ``earlier`` blocks from before the recording, ``lost_frees``, ``bad_events``.
@@ -147,7 +147,7 @@ class GpuMemory(msgspec.Struct, frozen=True, kw_only=True):
     holders_left_out_bytes: int
     fragments: MemoryFragments | None
     estimates: list[MemoryEstimate]
-    growth: MemoryGrowth | None
+    growth: StepMemoryGrowth | None
     ran_out: OutOfMemory | None
     expandable_segments: bool | None
     counts: dict[str, int]

@@ -15,10 +15,10 @@ from trainguard.kernels.memory.entries import (
     MemoryCurve,
     MemoryEstimate,
     MemoryFragments,
-    MemoryGrowth,
     MemoryHolder,
-    MemoryKind,
+    MemoryPurpose,
     OutOfMemory,
+    StepMemoryGrowth,
 )
 
 # Events of allocators in a recording; those behind them are counted.
@@ -142,16 +142,16 @@ def kinds_of(history: MemoryHistory) -> Ints:
     ended = np.where(history.died < count, stretch[np.minimum(history.died, count - 1)], stretch[-1] + 1)
     kept = (history.died == count) & (begun < int(stretch[-1]) - 2)
     left = {
-        MemoryPhase.UNKNOWN: MemoryKind.UNATTRIBUTED,
-        MemoryPhase.SETUP: MemoryKind.PARAMETERS,
-        MemoryPhase.FORWARD: MemoryKind.ACTIVATIONS,
-        MemoryPhase.BACKWARD: MemoryKind.GRADIENTS,
-        MemoryPhase.OPTIMIZER: MemoryKind.OPTIMIZER_STATE,
+        MemoryPhase.UNKNOWN: MemoryPurpose.UNATTRIBUTED,
+        MemoryPhase.SETUP: MemoryPurpose.PARAMETERS,
+        MemoryPhase.FORWARD: MemoryPurpose.ACTIVATIONS,
+        MemoryPhase.BACKWARD: MemoryPurpose.GRADIENTS,
+        MemoryPhase.OPTIMIZER: MemoryPurpose.OPTIMIZER_STATE,
     }
     kinds = np.array([KINDS.index(left[phase]) for phase in MemoryPhase], dtype=np.int64)[history.phase]
-    kinds[(history.phase == MemoryPhase.FORWARD) & kept] = KINDS.index(MemoryKind.UNATTRIBUTED)
+    kinds[(history.phase == MemoryPhase.FORWARD) & kept] = KINDS.index(MemoryPurpose.UNATTRIBUTED)
     passing = (history.phase != MemoryPhase.UNKNOWN) & (begun == ended) & ~_perhaps_gradients(history, stretch, ended)
-    kinds[passing] = KINDS.index(MemoryKind.WORKSPACE)
+    kinds[passing] = KINDS.index(MemoryPurpose.WORKSPACE)
     return kinds
 
 
@@ -173,7 +173,7 @@ def _perhaps_gradients(history: MemoryHistory, stretch: Ints, ended: Ints) -> Bo
 def by_kind(history: MemoryHistory, kinds: Ints) -> Ints:
     """Return the bytes of each of `KINDS` after each event; together what is allocated, so none is negative."""
     held = np.array([_held(history, kinds == place) for place in range(len(KINDS))])
-    other = KINDS.index(MemoryKind.UNATTRIBUTED)
+    other = KINDS.index(MemoryPurpose.UNATTRIBUTED)
     left = history.allocated.copy()
     for place in range(len(KINDS)):
         if place != other:
@@ -236,8 +236,8 @@ def estimates_of(history: MemoryHistory, kinds: Ints, held: Ints) -> list[Memory
     """
     allocated, failed = history.allocated, history.failed_at
     moment = int(np.argmax(allocated)) if failed < 0 else failed
-    activations = held[KINDS.index(MemoryKind.ACTIVATIONS)]
-    passing = (kinds == KINDS.index(MemoryKind.WORKSPACE)) & np.isin(
+    activations = held[KINDS.index(MemoryPurpose.ACTIVATIONS)]
+    passing = (kinds == KINDS.index(MemoryPurpose.WORKSPACE)) & np.isin(
         history.phase, (MemoryPhase.FORWARD, MemoryPhase.BACKWARD)
     )
     of_batch = np.minimum(activations + _held(history, passing), allocated)
@@ -261,7 +261,7 @@ def _held(history: MemoryHistory, mask: Bools) -> Ints:
     return np.cumsum(held[:-1], dtype=np.int64)
 
 
-def growth_of(history: MemoryHistory) -> MemoryGrowth | None:
+def growth_of(history: MemoryHistory) -> StepMemoryGrowth | None:
     """Return memory at the start of each step behind the first two; None of fewer than four."""
     marks = history.marks[WARM_UP:][-MOST_MARKS:]
     if len(marks) < 4:
@@ -269,7 +269,7 @@ def growth_of(history: MemoryHistory) -> MemoryGrowth | None:
     before = np.concatenate((np.array([history.begins_with]), history.allocated))
     kept = (history.born >= marks[0]) & (history.born < marks[-2]) & (history.died >= marks[-1])
     where, size = _largest(history, kept)
-    return MemoryGrowth(at_steps=before[marks].tolist(), kept=size, where=where)
+    return StepMemoryGrowth(at_steps=before[marks].tolist(), kept=size, where=where)
 
 
 def _largest(history: MemoryHistory, mask: Bools) -> tuple[list[str], int]:

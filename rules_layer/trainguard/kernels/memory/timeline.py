@@ -14,7 +14,7 @@ import numpy as np
 
 from trainguard.core.errors import KernelTraceError
 from trainguard.kernels.columns import Ints
-from trainguard.kernels.memory.entries import KINDS, UNNAMED, GpuMemory, MemoryKind
+from trainguard.kernels.memory.entries import KINDS, UNNAMED, GpuMemory, MemoryPurpose
 from trainguard.kernels.memory.history import MOST_EVENTS, curve_of
 from trainguard.kernels.memory.snapshot import LARGEST_BYTES, NS_PER_US, MemorySnapshot
 
@@ -22,14 +22,14 @@ EXPECTED = "expected the .json or .raw.json of export_memory_timeline"
 
 # Of parameters, optimizer state, inputs, temporaries, activations, gradients, details of autograd, and no category.
 CATEGORIES = (
-    MemoryKind.PARAMETERS,
-    MemoryKind.OPTIMIZER_STATE,
-    MemoryKind.UNATTRIBUTED,
-    MemoryKind.WORKSPACE,
-    MemoryKind.ACTIVATIONS,
-    MemoryKind.GRADIENTS,
-    MemoryKind.WORKSPACE,
-    MemoryKind.UNATTRIBUTED,
+    MemoryPurpose.PARAMETERS,
+    MemoryPurpose.OPTIMIZER_STATE,
+    MemoryPurpose.UNATTRIBUTED,
+    MemoryPurpose.WORKSPACE,
+    MemoryPurpose.ACTIVATIONS,
+    MemoryPurpose.GRADIENTS,
+    MemoryPurpose.WORKSPACE,
+    MemoryPurpose.UNATTRIBUTED,
 )
 
 _KINDS = np.array([KINDS.index(kind) for kind in CATEGORIES], dtype=np.int64)

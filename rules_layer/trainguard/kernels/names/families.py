@@ -10,7 +10,7 @@ from enum import StrEnum
 from functools import lru_cache
 
 
-class KernelFamily(StrEnum):
+class RowFamily(StrEnum):
     """What a row of the GPU does; ``normalisation`` has softmax, ``optimizer`` all operations over lists of tensors."""
 
     GEMM = "gemm"
@@ -27,7 +27,7 @@ class KernelFamily(StrEnum):
 
 
 # Families that tensor cores can compute.
-MATRIX = frozenset({KernelFamily.GEMM, KernelFamily.ATTENTION, KernelFamily.CONVOLUTION})
+MATRIX = frozenset({RowFamily.GEMM, RowFamily.ATTENTION, RowFamily.CONVOLUTION})
 
 
 class Core(StrEnum):
@@ -50,10 +50,10 @@ _PRODUCT = r"(?:gemm|conv(?!ert)|matmul|moe_kernel|flash|fmha|attention|sdpa)"
 
 _NORMALISATION = r"(?:batch|layer|group|rms|instance|l2|add|qk)_?norm(?!al_)|softmax|rowwise_?moments|gammabeta"
 
-_SORTS: tuple[tuple[KernelFamily, Core, re.Pattern[str]], ...] = (
+_SORTS: tuple[tuple[RowFamily, Core, re.Pattern[str]], ...] = (
     # The first line that fits the function's own name is taken, else the first that fits the whole name.
     (
-        KernelFamily.COPY, Core.NEVER,
+        RowFamily.COPY, Core.NEVER,
         any_of(
             "reshape_and_cache", "concat_and_cache", "kv_?cache.*(?:copy|store|write|set)", "catarray",
             "nchwtonhwc", "nhwctonchw", rf"^(?!.*(?:{_PRODUCT}|cast)).*transpose",
@@ -63,7 +63,7 @@ _SORTS: tuple[tuple[KernelFamily, Core, re.Pattern[str]], ...] = (
         ),
     ),
     (
-        KernelFamily.OPTIMIZER, Core.NEVER,
+        RowFamily.OPTIMIZER, Core.NEVER,
         any_of(
             "multi_tensor", "multitensor", r"(?<![a-z])(?:fused_?)?adam(?:w|a|ax)?(?![a-z])",
             "fused_?(?:sgd|adagrad)", "fusedadam", "(?<![a-z])lamb_", "triton_for_fused",
@@ -72,24 +72,24 @@ _SORTS: tuple[tuple[KernelFamily, Core, re.Pattern[str]], ...] = (
         ),
     ),
     (
-        KernelFamily.NORMALISATION, Core.NEVER,
+        RowFamily.NORMALISATION, Core.NEVER,
         any_of(
             rf"{_INDUCTOR}.*(?:{_NORMALISATION}|var_mean|mean_rsqrt|rsqrt)",
             rf"^(?!triton_|.*{_PRODUCT}).*(?:{_NORMALISATION})", r"(?<![a-z])(?:bn|ln)_(?:fw|bw|stat)",
             "cucompute(?:part)?grad", "cudnn.*::bn_", "norm_fwd", "norm_bwd", "spatial_?bn", "norm_kernel",
         ),
     ),
-    (KernelFamily.EMBEDDING, Core.NEVER, any_of("embedding", "index_?select", "_tbe_", "embbag")),
+    (RowFamily.EMBEDDING, Core.NEVER, any_of("embedding", "index_?select", "_tbe_", "embbag")),
     (
-        KernelFamily.REDUCTION, Core.NEVER,
+        RowFamily.REDUCTION, Core.NEVER,
         any_of(
             "triton_(?:red|per)_", "splitk_?reduce", "reduce_fusion", "splitkred", "reduce_?splitk", r"Cijk_\w*PostGSU",
         ),
     ),
-    (KernelFamily.ELEMENTWISE, Core.NEVER, any_of("triton_poi_")),
+    (RowFamily.ELEMENTWISE, Core.NEVER, any_of("triton_poi_")),
     # Parts of attention that work on single elements: they sum, convert or join what the products give.
     (
-        KernelFamily.ATTENTION, Core.NEVER,
+        RowFamily.ATTENTION, Core.NEVER,
         any_of(
             "combine_?kernel", "fwdcombine", "dot_do_o", "ograddoto", "convertqgrad",
             "convert_d[qkv]+", "bwd_?(?:pre|post)_?process",
@@ -99,7 +99,7 @@ _SORTS: tuple[tuple[KernelFamily, Core, re.Pattern[str]], ...] = (
         ),
     ),
     (
-        KernelFamily.ELEMENTWISE, Core.NEVER,
+        RowFamily.ELEMENTWISE, Core.NEVER,
         any_of(
             "vectorized_elementwise", "unrolled_elementwise", "elementwise_kernel", "act_and_mul",
             rf"^(?!.*{_PRODUCT}).*(?:silu|gelu)_", "cast_transpose", "transpose_cast", r"(?:de)?quantiz",
@@ -110,20 +110,20 @@ _SORTS: tuple[tuple[KernelFamily, Core, re.Pattern[str]], ...] = (
         ),
     ),
     (
-        KernelFamily.CONVOLUTION, Core.NEVER,
+        RowFamily.CONVOLUTION, Core.NEVER,
         any_of(
             "depthwise", "causal_conv1d", "conv1d_update", "dw_conv", "winograd.*transform",
         ),
     ),
     (
-        KernelFamily.GEMM, Core.NEVER,
+        RowFamily.GEMM, Core.NEVER,
         any_of(
             "gemv", "dot_kernel", "gemm_4bit_inference_naive", "_gemvx", "skinny_gemms?_?(?:vec|wvsplit)",
             "wvsplitk", "llgemm1", "gemm_half_q_half",
         ),
     ),
     (
-        KernelFamily.ATTENTION, Core.BY_PRECISION,
+        RowFamily.ATTENTION, Core.BY_PRECISION,
         any_of(
             "flash_?(?:fwd|bwd|attn|attention|prefill|decode|mla)", "fmha", "sdpa", "attention",
             r"(?<![a-z])_?attn_(?:fwd|bwd)", "attend_", r"^_?bwd_kernel(?:_d[dqkv_]+|_fuse)?$",
@@ -133,24 +133,24 @@ _SORTS: tuple[tuple[KernelFamily, Core, re.Pattern[str]], ...] = (
         ),
     ),
     (
-        KernelFamily.CONVOLUTION, Core.BY_PRECISION,
+        RowFamily.CONVOLUTION, Core.BY_PRECISION,
         any_of(
             "conv", "dgrad", "wgrad", "fprop", "scudnn", "winograd", "igemm_(?:fwd|bwd|wrw|upd)",
             "miopen.*(?:fwd|bwd|wrw)", "im2col", "sp3asm", "implicit_gemm",
         ),
     ),
-    (KernelFamily.GEMM, Core.ALWAYS, any_of("nvjet_(?!d)", "marlin", "awq_gemm", "machete")),
+    (RowFamily.GEMM, Core.ALWAYS, any_of("nvjet_(?!d)", "marlin", "awq_gemm", "machete")),
     (
-        KernelFamily.GEMM, Core.BY_PRECISION,
+        RowFamily.GEMM, Core.BY_PRECISION,
         any_of(
             "(?<!fb)gemm", "Cijk_", "matmul", "fused_moe", "moe_kernel", r"triton_tem_\w*mm", "grouped_mm",
             "_mm_kernel", r"(?<![a-z])[hsd]884", "cutlass_tensorop", "nvjet", "ck_moe", "moe_(?:stage|gmm)",
             "__cublas", "_linear_kernel",
         ),
     ),
-    (KernelFamily.REDUCTION, Core.NEVER, any_of("reduce", "loss", "argmax", "argmin", "topk", "cumsum", "scan_")),
+    (RowFamily.REDUCTION, Core.NEVER, any_of("reduce", "loss", "argmax", "argmin", "topk", "cumsum", "scan_")),
     (
-        KernelFamily.ELEMENTWISE, Core.NEVER,
+        RowFamily.ELEMENTWISE, Core.NEVER,
         any_of("elementwise", "pointwise", "fill", "pow_", "add_kernel", r"fusion(?:_\d+)?$"),
     ),
 )  # fmt: skip
@@ -191,20 +191,20 @@ def collective_of(name: str) -> str:
     return next((sort for sort, pattern in _COLLECTIVES if pattern.search(name)), "")
 
 
-def sort_of(name: str) -> tuple[KernelFamily, Core]:
+def sort_of(name: str) -> tuple[RowFamily, Core]:
     """Return a kernel's family, and on what kernels of its sort compute."""
     if communicates(name):
-        return KernelFamily.COMMUNICATION, Core.NEVER
+        return RowFamily.COMMUNICATION, Core.NEVER
     if _COPIED.search(name):
-        return KernelFamily.COPY, Core.NEVER
+        return RowFamily.COPY, Core.NEVER
     own = own_name(name)
     for text, sorts in ((own.rpartition("::")[2], _SORTS), (own, _SORTS), (name, _PRODUCTS_FIRST)):
         if _LAYOUT.search(text):
-            return KernelFamily.OTHER, Core.NEVER
+            return RowFamily.OTHER, Core.NEVER
         found = next(((family, core) for family, core, pattern in sorts if text and pattern.search(text)), None)
         if found is not None:
             return found
-    return KernelFamily.OTHER, Core.NEVER
+    return RowFamily.OTHER, Core.NEVER
 
 
 def own_name(name: str) -> str:

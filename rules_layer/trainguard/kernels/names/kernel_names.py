@@ -5,7 +5,7 @@ from dataclasses import dataclass
 from enum import StrEnum
 from functools import lru_cache
 
-from trainguard.kernels.names.families import MATRIX, Core, KernelFamily, any_of, sort_of
+from trainguard.kernels.names.families import MATRIX, Core, RowFamily, any_of, sort_of
 
 
 class Precision(StrEnum):
@@ -28,7 +28,7 @@ class KernelName:
     precision: Precision
     tensor_core: bool
     eligible: bool
-    family: KernelFamily
+    family: RowFamily
 
 
 _PATTERNS = (
@@ -124,13 +124,13 @@ def _on_tensor_cores(name: str, precision: Precision, core: Core) -> bool:
     return precision not in _CORE_NEVER and _TENSOR_CORE.search(name) is not None
 
 
-def _precision(name: str, operand: str, family: KernelFamily) -> Precision:
+def _precision(name: str, operand: str, family: RowFamily) -> Precision:
     if (made := _TENSILE.search(name)) is not None:
         return _TENSILE_TYPES[made[1]]
     if (made := _NVJET.search(name)) is not None and made[1] in _NVJET_TYPES:
         return _NVJET_TYPES[made[1]]
     precision = _from_name(name)
-    if family is KernelFamily.GEMM and precision in _CORE and _WEIGHTS.search(name) and (found := _16_BIT.search(name)):
+    if family is RowFamily.GEMM and precision in _CORE and _WEIGHTS.search(name) and (found := _16_BIT.search(name)):
         return Precision.BF16 if found[0].lower().startswith("bf") else Precision.FP16
     if precision is Precision.UNKNOWN and operand:
         lowered = operand.lower()

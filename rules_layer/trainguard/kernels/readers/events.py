@@ -62,7 +62,7 @@ class MoreArgs(Args, gc=False):
     value: Any = None
 
 
-class TraceEvent(msgspec.Struct, gc=False):
+class KernelTraceEvent(msgspec.Struct, gc=False):
     """An event; times in microseconds, as written. ``ph`` is empty of one whose phase is not known."""
 
     ph: ClassVar[str] = ""
@@ -75,7 +75,7 @@ class TraceEvent(msgspec.Struct, gc=False):
     args: Args | None = None
 
 
-class _Other(TraceEvent, gc=False):
+class _Other(KernelTraceEvent, gc=False):
     """An event that is no work."""
 
     args: MoreArgs | None = None
@@ -89,7 +89,7 @@ class _Arrow(msgspec.Struct, gc=False):
 
 # Phases of the Trace Event Format, and what is decoded of them.
 _PHASES: dict[str, type[msgspec.Struct]] = {
-    **dict.fromkeys("X", TraceEvent),
+    **dict.fromkeys("X", KernelTraceEvent),
     **dict.fromkeys("sft", _Arrow),
     **dict.fromkeys("BEbneiInMCPNODSTpFRcaVv(),", _Other),
 }
@@ -101,7 +101,7 @@ _BY_PHASE = {
     for phase, sort in _PHASES.items()
 }
 if TYPE_CHECKING:
-    AnyEvent: TypeAlias = TraceEvent
+    AnyEvent: TypeAlias = KernelTraceEvent
 else:
     AnyEvent = Union[tuple(_BY_PHASE.values())]  # noqa: UP007
 
@@ -125,17 +125,17 @@ _UNTOLD = msgspec.json.Decoder(_Untold)
 _BARE = re.compile(rb'"(?:[^"\\]|\\.)*"|N/A|-?\b(?:nan|inf)\b', re.DOTALL)
 
 
-def decode_events(text: bytes | memoryview) -> list[TraceEvent]:
+def decode_events(text: bytes | memoryview) -> list[KernelTraceEvent]:
     """Decode events with commas between them; raises one of `DECODE_ERRORS`, also for a phase that is not known."""
     return _EVENTS.decode(b"".join((b"[", text, b"]")))
 
 
-def decode_whole(text: bytes) -> TraceEvent:
+def decode_whole(text: bytes) -> KernelTraceEvent:
     """Decode one event of any phase; raises one of `DECODE_ERRORS`."""
     return _told(_UNTOLD.decode(text))
 
 
-def decode_event(text: bytes) -> tuple[TraceEvent | None, bool]:
+def decode_event(text: bytes) -> tuple[KernelTraceEvent | None, bool]:
     """Decode one event that may be damaged; return it, None where it cannot be read, and whether it was repaired."""
     try:
         return decode_whole(text), False
@@ -145,7 +145,7 @@ def decode_event(text: bytes) -> tuple[TraceEvent | None, bool]:
     return (None, False) if event is None or rest.strip() else (event, True)
 
 
-def decode_first(text: bytes) -> tuple[TraceEvent | None, str]:
+def decode_first(text: bytes) -> tuple[KernelTraceEvent | None, str]:
     """Decode the event that a text begins with, repaired; return it, None where it cannot be read, and what follows."""
     loose_text = _BARE.sub(_known, text).decode("utf-8", "replace").lstrip()
     try:
@@ -163,10 +163,10 @@ def decode_first(text: bytes) -> tuple[TraceEvent | None, str]:
         return None, ""
 
 
-def _told(event: _Untold) -> TraceEvent:
+def _told(event: _Untold) -> KernelTraceEvent:
     sort: Any = _BY_PHASE.get(event.ph, _Other) if isinstance(event.ph, str) else _Other
     fields = (getattr(event, name) for name in sort.__struct_fields__)
-    found: TraceEvent = sort(*fields)
+    found: KernelTraceEvent = sort(*fields)
     return found
 
 

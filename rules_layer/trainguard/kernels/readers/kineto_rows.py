@@ -23,7 +23,7 @@ from trainguard.kernels.readers.builder import (
     unknown,
     whole,
 )
-from trainguard.kernels.readers.events import NO_ARGS, NO_MORE_ARGS, NOTHING, Args, MoreArgs, TraceEvent
+from trainguard.kernels.readers.events import NO_ARGS, NO_MORE_ARGS, NOTHING, Args, KernelTraceEvent, MoreArgs
 from trainguard.kernels.readers.merged import MergedRanks, apart, distinct
 from trainguard.kernels.readers.splitter import Metadata
 
@@ -91,13 +91,13 @@ class KinetoRows:
         self._has_memory = False
         self.ranks = MergedRanks(tally)
 
-    def add(self, events: list[TraceEvent]) -> None:
+    def add(self, events: list[KernelTraceEvent]) -> None:
         self._tally["events"] += len(events)
-        sorted_in: dict[str, list[TraceEvent]] = {sort: [] for sort in _SORTS}
+        sorted_in: dict[str, list[KernelTraceEvent]] = {sort: [] for sort in _SORTS}
         take = {category: sorted_in[sort].append for category, sort in _CATEGORIES.items()}
-        functions: list[TraceEvent] = []
+        functions: list[KernelTraceEvent] = []
         take[_PYTHON] = functions.append
-        others: list[TraceEvent] = []
+        others: list[KernelTraceEvent] = []
         for event in events:
             phase = event.ph
             if phase == "X":
@@ -116,7 +116,7 @@ class KinetoRows:
             if found:
                 self._add(sort, found)
 
-    def _add(self, sort: str, found: list[TraceEvent]) -> None:
+    def _add(self, sort: str, found: list[KernelTraceEvent]) -> None:
         ts, dur = floats([event.ts for event in found]), floats([event.dur for event in found])
         good = (dur >= 0) & (dur <= LONGEST_US) & (np.abs(ts) < _LATEST_US)
         if not good.all():
@@ -130,7 +130,7 @@ class KinetoRows:
                 found, ts, dur = _chosen(found, ~marked), ts[~marked], dur[~marked]
         self._add_rows(sort, found, ts, dur)
 
-    def _add_rows(self, sort: str, events: list[TraceEvent], ts: Floats, dur: Floats) -> None:
+    def _add_rows(self, sort: str, events: list[KernelTraceEvent], ts: Floats, dur: Floats) -> None:
         args = [event.args or NO_ARGS for event in events]
         self._tally["rounded_times"] += int(((ts > EXACT_US) & (ts != np.floor(ts))).sum())
         starts, names = nanoseconds(ts), self._builder.names
@@ -171,7 +171,7 @@ class KinetoRows:
             if each.collective is not None:
                 self._builder.call(int(columns["operator"][place]), _collective(each), _payload(each))
 
-    def _operator_columns(self, events: list[TraceEvent], telling: list[tuple[int, Args]]) -> dict[str, Ints]:
+    def _operator_columns(self, events: list[KernelTraceEvent], telling: list[tuple[int, Args]]) -> dict[str, Ints]:
         """Return the first type and the inputs of operators, of which some tell what they are given."""
         count = len(events)
         names, inputs = self._builder.names, unknown(count)
@@ -184,7 +184,7 @@ class KinetoRows:
         inputs[places] = found
         return {"correlation": types, "inputs": inputs}
 
-    def _gpu_columns(self, events: list[TraceEvent], args: list[Args]) -> dict[str, Any]:
+    def _gpu_columns(self, events: list[KernelTraceEvent], args: list[Args]) -> dict[str, Any]:
         gpus, device = gpus_of(self._metadata.deviceProperties), ints([each.device for each in args])
         kind, size = self._kinds(events, args), ints([each.bytes for each in args])
         collective = unknown(len(args))
@@ -206,7 +206,7 @@ class KinetoRows:
             "collective": collective,
         }
 
-    def _kinds(self, events: list[TraceEvent], args: list[Args]) -> Ints:
+    def _kinds(self, events: list[KernelTraceEvent], args: list[Args]) -> Ints:
         kinds = np.array([_GPU_KINDS[event.cat] for event in events], dtype=np.int64)
         sends = [
             each.collective is not None or communicates(str(event.name))
@@ -215,7 +215,7 @@ class KinetoRows:
         kinds[(kinds == WorkKind.COMPUTE) & np.array(sends, dtype=np.bool_)] = WorkKind.COMMUNICATION
         return kinds
 
-    def _add_others(self, events: list[TraceEvent]) -> None:
+    def _add_others(self, events: list[KernelTraceEvent]) -> None:
         """Add samples and events of memory; count what says which work a trace holds that is not read."""
         memory = []
         for event in events:
@@ -230,7 +230,7 @@ class KinetoRows:
         if memory:
             self._add_memory(memory)
 
-    def _add_memory(self, events: list[TraceEvent]) -> None:
+    def _add_memory(self, events: list[KernelTraceEvent]) -> None:
         args = [_more(event) for event in events]
         kind, ts = ints([each.device_type for each in args]), floats([event.ts for event in events])
         size, held, reserved = (
@@ -254,7 +254,7 @@ class KinetoRows:
             self._builder.reserve(int(device[place]), int(columns["reserved"][place]), int(columns["at"][place]))
         self._has_memory = True
 
-    def _add_sample(self, event: TraceEvent) -> None:
+    def _add_sample(self, event: KernelTraceEvent) -> None:
         gpu = _COUNTED.fullmatch(event.pid) if isinstance(event.pid, str) else None
         if gpu and event.args is not None:
             args = _more(event)
@@ -262,7 +262,7 @@ class KinetoRows:
             self._builder.count(int(gpu[1]), str(event.name), floats([value]))
 
 
-def _more(event: TraceEvent) -> MoreArgs:
+def _more(event: KernelTraceEvent) -> MoreArgs:
     return event.args if isinstance(event.args, MoreArgs) else NO_MORE_ARGS
 
 
@@ -299,7 +299,7 @@ def _blocks(grid: Any, device: int, gpus: list[Gpu]) -> float:
     return math.prod(map(float, sizes)) / sms if sms and min(sizes, default=0) > 0 else math.nan
 
 
-def _work_name(event: TraceEvent) -> Any:
+def _work_name(event: KernelTraceEvent) -> Any:
     args = event.args
     if args is None or event.name not in ("Memcpy", "Memset"):
         return event.name
@@ -316,11 +316,11 @@ def _sizes(values: Floats) -> Ints:
     return np.where(good, values, -1.0).astype(np.int64)
 
 
-def _chosen(events: list[TraceEvent], mask: Bools) -> list[TraceEvent]:
+def _chosen(events: list[KernelTraceEvent], mask: Bools) -> list[KernelTraceEvent]:
     return [event for event, kept in zip(events, mask.tolist(), strict=True) if kept]
 
 
-def _annotations_among(events: list[TraceEvent]) -> Bools | None:
+def _annotations_among(events: list[KernelTraceEvent]) -> Bools | None:
     texts = distinct([event.name for event in events])
     if not any(type(text) is str and text.startswith((_STEP, _LOADER)) for text in texts):
         return None

@@ -17,7 +17,7 @@ from trainguard.core.errors import KernelTraceError
 from trainguard.kernels.readers.events import (
     DECODE_ERRORS,
     AnyEvent,
-    TraceEvent,
+    KernelTraceEvent,
     decode_event,
     decode_events,
     decode_first,
@@ -84,7 +84,7 @@ class EventSplitter:
         self._keys: list[bytes] = []
         self._start = self._begins = re.compile(b"")
 
-    def batches(self, chunks: Iterable[bytes]) -> Iterator[list[TraceEvent]]:
+    def batches(self, chunks: Iterable[bytes]) -> Iterator[list[KernelTraceEvent]]:
         """Yield the events of a text, in order; raises KernelTraceError where it is no trace."""
         source = iter(chunks)
         first = self._open(source)
@@ -174,7 +174,7 @@ class EventSplitter:
         if seen:
             self._tally["stack_bytes"] += len(text) * stacks // seen
 
-    def _decoded(self, text: bytes, end: int) -> list[TraceEvent]:
+    def _decoded(self, text: bytes, end: int) -> list[KernelTraceEvent]:
         if text.find(STACK, 0, end) >= 0:
             self._weigh(text[:end])
         try:
@@ -182,7 +182,7 @@ class EventSplitter:
         except DECODE_ERRORS:
             return list(self._one_by_one(text[:end]))
 
-    def _one_by_one(self, text: bytes) -> Iterator[TraceEvent]:
+    def _one_by_one(self, text: bytes) -> Iterator[KernelTraceEvent]:
         self._learn(text)
         starts = [match.start(1) for match in self._start.finditer(text)]
         self._tally["unreadable_events"] += bool(text[: starts[0] if starts else None].strip(_TRAILING))
@@ -194,7 +194,7 @@ class EventSplitter:
             else:
                 yield event
 
-    def _rest(self, text: bytes) -> Iterator[list[TraceEvent]]:
+    def _rest(self, text: bytes) -> Iterator[list[KernelTraceEvent]]:
         try:
             if self._plain_array:
                 last = decode_events(text.rstrip(_TRAILING).removesuffix(b"]").rstrip(_TRAILING))
@@ -209,7 +209,7 @@ class EventSplitter:
                 self._weigh(text)
             yield last
 
-    def _damaged_rest(self, text: bytes) -> Iterator[list[TraceEvent]]:
+    def _damaged_rest(self, text: bytes) -> Iterator[list[KernelTraceEvent]]:
         self._learn(text)
         end = self._last_start(text)
         if end:
@@ -230,7 +230,7 @@ class EventSplitter:
         else:
             self._tally["unreadable_events"] += is_closed
 
-    def _whole_last(self, text: bytes) -> TraceEvent | None:
+    def _whole_last(self, text: bytes) -> KernelTraceEvent | None:
         """Return the event that a text begins with, where it is whole and the events end behind it."""
         for match in islice(_CLOSING.finditer(text), TRIES):
             try:

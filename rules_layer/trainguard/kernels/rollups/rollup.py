@@ -11,7 +11,7 @@ from trainguard.kernels.costs import UNKNOWN, read_inputs
 from trainguard.kernels.device_entries import ArithmeticEntry, FamilyEntry, ModuleEntry, PeaksEntry, RollupEntry
 from trainguard.kernels.formulas.attention import ATTENTION
 from trainguard.kernels.formulas.registry import Recalled, is_product
-from trainguard.kernels.names.families import MATRIX, KernelFamily, collective_of
+from trainguard.kernels.names.families import MATRIX, RowFamily, collective_of
 from trainguard.kernels.names.kernel_names import Precision
 from trainguard.kernels.rollups.phases import BACKWARD, FORWARD, PHASES, modules_of, phases_of
 from trainguard.kernels.times.metrics import RankMetrics
@@ -21,7 +21,7 @@ MOST_MODULES = 200
 # The backward pass takes two products for each one forward: PaLM (arXiv 2204.02311), appendix B.
 BACKWARD_FACTOR = 2
 
-_FAMILIES = tuple(KernelFamily)
+_FAMILIES = tuple(RowFamily)
 _PRECISIONS = tuple(Precision)
 
 
@@ -49,10 +49,10 @@ _MATRIX = np.array([place for place, family in enumerate(_FAMILIES) if family in
 
 def _by_name(metrics: RankMetrics, kernels: Sequence[KernelLine]) -> tuple[Ints, Ints]:
     trace = metrics.trace
-    family = np.full(len(trace.gpu), _FAMILIES.index(KernelFamily.COPY), dtype=np.int64)
+    family = np.full(len(trace.gpu), _FAMILIES.index(RowFamily.COPY), dtype=np.int64)
     precision = np.full(len(trace.gpu), _PRECISIONS.index(Precision.UNKNOWN), dtype=np.int64)
     for line in kernels:
-        family[line.rows] = _FAMILIES.index(KernelFamily(line.family))
+        family[line.rows] = _FAMILIES.index(RowFamily(line.family))
         precision[line.rows] = _PRECISIONS.index(Precision(line.precision))
     return family, precision
 

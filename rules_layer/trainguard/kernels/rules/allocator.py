@@ -11,7 +11,7 @@ import numpy as np
 
 from trainguard.core.finding import Fact, Severity, Status
 from trainguard.kernels.entries import KernelFinding
-from trainguard.kernels.memory.entries import GpuMemory, MemoryKind
+from trainguard.kernels.memory.entries import GpuMemory, MemoryPurpose
 from trainguard.kernels.memory.frames import own_frame
 from trainguard.kernels.rules.finding import JudgedRank
 from trainguard.kernels.rules.rule import Number, RankRule, Share, of_snapshots, of_traces, portion, unread_snapshots
@@ -341,7 +341,7 @@ class GpuMemoryHeld(MemoryRule):
         return memory.is_recorded and memory.limit is not None and bool(memory.holders)
 
     def judge_memory(self, memory: GpuMemory) -> KernelFinding | None:
-        passing = (MemoryKind.ACTIVATIONS, MemoryKind.WORKSPACE)
+        passing = (MemoryPurpose.ACTIVATIONS, MemoryPurpose.WORKSPACE)
         largest = next((each for each in memory.holders if each.kind in passing), None)
         if largest is None or not is_tight(memory, self.full) or largest.bytes < self.least * memory.held:
             return None

@@ -4,7 +4,7 @@ import re
 
 from trainguard.core.finding import Severity
 from trainguard.kernels.entries import Gain, KernelFinding
-from trainguard.kernels.names.families import KernelFamily
+from trainguard.kernels.names.families import RowFamily
 from trainguard.kernels.names.kernel_names import Precision
 from trainguard.kernels.rules.finding import JudgedRank, rows_of, time_of
 from trainguard.kernels.rules.rule import RankRule, Share, portion
@@ -125,7 +125,7 @@ class LowPrecisionUnused(_ComputeRule):
         """Return a kind of finding with its fact, its threshold and the kernels in a wider type than they need."""
         if not _has_bf16(judged) or not judged.computing_ns:
             return None
-        lines = [line for line in judged.compute if line.family != KernelFamily.OPTIMIZER]
+        lines = [line for line in judged.compute if line.family != RowFamily.OPTIMIZER]
         single = [line for line in lines if line.precision == Precision.FP32]
         double = [line for line in lines if line.precision == Precision.FP64]
         products = [line for line in (*single, *double) if line.eligible]

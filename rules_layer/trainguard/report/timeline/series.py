@@ -75,7 +75,7 @@ class NodeTimeline(msgspec.Struct, frozen=True, kw_only=True):
     devices: list[DeviceTimeline] = []
 
 
-class SlowStep(msgspec.Struct, frozen=True, kw_only=True):
+class ShownSlowStep(msgspec.Struct, frozen=True, kw_only=True):
     """A step that took long: its start in epoch seconds, its number as the framework wrote it, its length."""
 
     at: float
@@ -99,7 +99,7 @@ class StepTimeline(msgspec.Struct, frozen=True, kw_only=True):
     mean_s: Values
     low_s: Values
     high_s: Values
-    slowest: list[SlowStep]
+    slowest: list[ShownSlowStep]
 
 
 class Phase(msgspec.Struct, frozen=True, kw_only=True):

@@ -15,7 +15,7 @@ from trainguard.report.timeline.series import (
     DeviceTimeline,
     GpuTimeline,
     NodeTimeline,
-    SlowStep,
+    ShownSlowStep,
     StepTimeline,
     TimeAxis,
     Values,
@@ -265,7 +265,7 @@ def _timeline(digest: NodeDigest, row: int, process: str, mode: str, shown: slic
         low_s=low,
         high_s=high,
         slowest=[
-            SlowStep(at=start_us / MICROSECONDS, step=number, duration_s=duration_us / MICROSECONDS)
+            ShownSlowStep(at=start_us / MICROSECONDS, step=number, duration_s=duration_us / MICROSECONDS)
             for start_us, duration_us, number in sorted(kept[:slowest])
         ],
     )

@@ -12,7 +12,7 @@ from trainguard.report.evaluated_job import EvaluatedJob
 from trainguard.report.training.digest import Model, ScalarSeries, TrainingDigest
 from trainguard.report.training.heat_map import MOST_NAMED
 from trainguard.report.training.layers import Layers
-from trainguard.report.training.predictions import Evaluation, Predictions, evaluation
+from trainguard.report.training.predictions import ClassScores, Predictions, evaluation
 from trainguard.rules.training.step_rule import Check, StepState
 
 
@@ -54,7 +54,7 @@ class TrainingReport(msgspec.Struct, frozen=True, kw_only=True):
     series: list[ScalarSeries]
     layers: Layers
     predictions: Predictions
-    evaluation: Evaluation | None
+    evaluation: ClassScores | None
     model: Model | None
     left_out: list[str]
 

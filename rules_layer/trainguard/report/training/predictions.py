@@ -60,7 +60,7 @@ class ClassScore(Score, frozen=True, kw_only=True):
     support: int
 
 
-class Evaluation(msgspec.Struct, frozen=True, kw_only=True):
+class ClassScores(msgspec.Struct, frozen=True, kw_only=True):
     """Scores of all classes, and their averages: over samples, over classes, and over classes by their samples."""
 
     accuracy: float
@@ -106,7 +106,7 @@ def confusion(step: int, labels: NDArray[np.int64], predicted: NDArray[np.int64]
     return ConfusionMatrix(step=step, classes=classes.tolist(), counts=counts.tolist())
 
 
-def evaluation(matrix: ConfusionMatrix) -> Evaluation:
+def evaluation(matrix: ConfusionMatrix) -> ClassScores:
     counts = np.asarray(matrix.counts, np.float64)
     hits, of_label, of_prediction = counts.diagonal(), counts.sum(axis=1), counts.sum(axis=0)
     precision, recall = _ratio(hits, of_prediction), _ratio(hits, of_label)
@@ -114,7 +114,7 @@ def evaluation(matrix: ConfusionMatrix) -> Evaluation:
     scores = np.stack([precision, recall, f1], axis=1).tolist()
     accuracy = float(hits.sum() / counts.sum())
     weights = of_label / of_label.sum()
-    return Evaluation(
+    return ClassScores(
         accuracy=accuracy,
         classes=[
             ClassScore(name=name, precision=p, recall=r, f1_score=both, support=sum(row))

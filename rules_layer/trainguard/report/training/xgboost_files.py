@@ -8,7 +8,7 @@ from typing import Any
 
 from trainguard.render.details import encode_report
 from trainguard.report.training.document import TrainingReport
-from trainguard.report.training.predictions import REGRESSION, Evaluation, Score
+from trainguard.report.training.predictions import REGRESSION, ClassScores, Score
 
 FOLDER = "xgboost-reports"
 DECIMALS = 5
@@ -75,7 +75,7 @@ def _score(score: Score) -> dict[str, float]:
     return {name: round(getattr(score, name), DECIMALS) for name in ("precision", "recall", "f1_score")}
 
 
-def classification_report(held: Evaluation) -> str:
+def classification_report(held: ClassScores) -> str:
     """Return precision, recall, F1 and samples of each class and of the averages as a table of text."""
     samples = sum(each.support for each in held.classes)
     rows: list[tuple[str, Score, int]] = [(str(each.name), each, each.support) for each in held.classes]

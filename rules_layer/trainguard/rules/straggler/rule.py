@@ -44,7 +44,7 @@ def common_blocks(ranks: Ranks) -> list[int]:
 
 
 @dataclass(frozen=True)
-class PerStep:
+class PaceTable:
     """Of R processes in B blocks the steps, and microseconds a step, float64[R, B] each.
 
     ``short`` is own work that a quarter of the steps take at most. ``totals`` are with waits for peers, of which
@@ -61,7 +61,7 @@ class PerStep:
     timed: bool
 
     @classmethod
-    def of(cls, paces: list[list[Pace]]) -> "PerStep":
+    def of(cls, paces: list[list[Pace]]) -> "PaceTable":
         timed = all(2 * each.timed.steps >= each.steps for row in paces for each in row)
         sums = np.array([[_sums(each, timed=timed) for each in row] for row in paces])
         steps = sums[:, :, 0]
@@ -105,8 +105,8 @@ class PerStep:
         return float((waits.min() - self.mean(self.least).min()) / max(totals.mean(), 1.0)) if self.timed else 0.0
 
 
-def per_step(ranks: Ranks, blocks: Sequence[int]) -> PerStep:
-    return PerStep.of([[pace.blocks[block] for block in blocks] for pace in ranks.values()])
+def per_step(ranks: Ranks, blocks: Sequence[int]) -> PaceTable:
+    return PaceTable.of([[pace.blocks[block] for block in blocks] for pace in ranks.values()])
 
 
 def _sums(pace: Pace, *, timed: bool) -> tuple[int, ...]:
@@ -249,7 +249,7 @@ def _ranks(view: JobView) -> tuple[Ranks, dict[str, str]]:
     return {name: states[nodes[name]].processes[name] for name in sorted(nodes)}, nodes
 
 
-def _compared(ranks: Ranks, found: PerStep, slower: float) -> dict[str, RankPace]:
+def _compared(ranks: Ranks, found: PaceTable, slower: float) -> dict[str, RankPace]:
     own, totals = found.mean(found.own), found.mean(found.totals)
     slow = np.asarray(found.slow(slower).all(axis=1)).tolist()
     counts = [pace.whole.steps for pace in ranks.values()]
@@ -263,7 +263,7 @@ def _wasted_share(slow: list[str], ranks: Ranks, view: JobView) -> float | None:
     through = max((mark for mark in (*marks, view.system_through) if mark is not None), default=None)
     if through is None or view.started_at is None or through <= view.started_at:
         return None
-    names, whole = list(ranks), PerStep.of([[pace.whole] for pace in ranks.values()])
+    names, whole = list(ranks), PaceTable.of([[pace.whole] for pace in ranks.values()])
     own, steps = whole.own[:, 0], np.array([pace.whole.steps for pace in ranks.values()])
     lost = np.maximum((own - median_of_others(own)) * steps, 0.0) / 1e6
     return min(max(float(lost[names.index(name)]) for name in slow) / (through - view.started_at), 1.0)
@@ -295,7 +295,7 @@ def _time_of(blocks: list[int], view: JobView) -> tuple[float, float]:
 
 
 def _reasons(
-    fact: Callable[..., Fact], found: PerStep, rank: int, slow: list[str], nodes: Mapping[str, str], steps: int
+    fact: Callable[..., Fact], found: PaceTable, rank: int, slow: list[str], nodes: Mapping[str, str], steps: int
 ) -> Iterator[Fact]:
     """Yield who waits, what that costs, in which part the worst process is late, and which others are."""
     waiting = len(nodes) - len(slow)

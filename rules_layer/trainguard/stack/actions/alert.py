@@ -106,7 +106,7 @@ _STOPPED = {True: "true", False: "false", None: UNKNOWN}
 
 
 @dataclass(frozen=True, slots=True)
-class Alert:
+class ReadyAlert:
     """An alert, ready to publish; ``action`` is for the rule's row, ``waiting`` for the time until quiet hours end."""
 
     alert_id: str
@@ -120,14 +120,14 @@ class Alert:
     routing: Routing
 
 
-def compose_alert(request: AlertRequest, *, now: float, brake: Brake | None = None) -> Alert:
+def compose_alert(request: AlertRequest, *, now: float, brake: Brake | None = None) -> ReadyAlert:
     """Compose the alert of a fire or follow-up with its stop; ``now``, epoch seconds, is for quiet hours.
 
     ``brake`` is in force on its job and rule.
     """
     fire, routing, done = request.fire, route(request, now=now, brake=brake), wording.action(request)
     waiting = "" if routing.wait_until is None else f"alert waits until {iso_time(routing.wait_until)} (quiet hours)"
-    return Alert(
+    return ReadyAlert(
         alert_id=fire.own_id,
         subject=wording.subject(fire),
         text=wording.text(request, done),
@@ -205,7 +205,7 @@ def _report(fire: FireInput) -> dict[str, Any]:
 _STOPPED_BARE = {True: ("yes", "true"), False: ("no", "false")}
 
 
-def bare_alert(call: Mapping[str, Any], brake: Brake | None = None) -> Alert:
+def bare_alert(call: Mapping[str, Any], brake: Brake | None = None) -> ReadyAlert:
     """Return the alert of a call of `send_alert`, of which nothing but texts is expected."""
     fire = call["fire"]
     decision, stop = (outcome if isinstance(outcome, Mapping) else {} for outcome in outcome_of_call(call))
@@ -235,7 +235,7 @@ def bare_alert(call: Mapping[str, Any], brake: Brake | None = None) -> Alert:
     }
     done = "alert sent without its details" + ("; training job stopped" if made else "")
     routing = _routing(fire, brake, is_about_a_stop=failed or made is not False)
-    return Alert(
+    return ReadyAlert(
         alert_id=alert_id,
         subject="".join(each if " " <= each <= "~" else "?" for each in title)[:SUBJECT_LIMIT],
         text="\n".join(

@@ -12,7 +12,7 @@ from trainguard.core.errors import PortUnavailableError, TrainGuardError, error_
 from trainguard.core.ports import Journal
 from trainguard.core.records import AlertKind
 from trainguard.core.timestamps import iso_time
-from trainguard.stack.actions.alert import Alert, bare_alert, compose_alert, count_stop
+from trainguard.stack.actions.alert import ReadyAlert, bare_alert, compose_alert, count_stop
 from trainguard.stack.actions.marks import Channel, SentAlerts
 from trainguard.stack.actions.request import AlertRequest
 
@@ -20,7 +20,7 @@ from trainguard.stack.actions.request import AlertRequest
 class Channels(Protocol):
     """The topics and the bus."""
 
-    def send(self, channel: Channel, alert: Alert) -> None:
+    def send(self, channel: Channel, alert: ReadyAlert) -> None:
         """Send an alert; raises PortUnavailableError where it is not accepted."""
 
 
@@ -82,7 +82,7 @@ class AlertSender:
             return None
         return self.brakes().on(Braked.ALERTS, job=job, rule=rule, now=now)
 
-    def _composed(self, call: Mapping[str, Any], brake: Brake | None, now: float) -> tuple[Alert, list[str]]:
+    def _composed(self, call: Mapping[str, Any], brake: Brake | None, now: float) -> tuple[ReadyAlert, list[str]]:
         """Compose the alert, and count its stop at the first try; a warning without its details would be none."""
         try:
             request = AlertRequest.read(call)
@@ -97,7 +97,7 @@ class AlertSender:
         return alert, []
 
     def _errors(
-        self, alert: Alert, channels: Sequence[Channel], faults: list[str], *, now: float
+        self, alert: ReadyAlert, channels: Sequence[Channel], faults: list[str], *, now: float
     ) -> Iterator[tuple[Channel, str]]:
         """Send on each channel; yield those that did not accept it, and add other failures to ``faults``."""
         for channel in channels:
@@ -124,7 +124,9 @@ class AlertSender:
                 yield channel, error
 
 
-def _outcome(alert: Alert, call: Mapping[str, Any], errors: Mapping[Channel, str], *, waits: bool) -> dict[str, Any]:
+def _outcome(
+    alert: ReadyAlert, call: Mapping[str, Any], errors: Mapping[Channel, str], *, waits: bool
+) -> dict[str, Any]:
     if waits:
         return {"action": alert.waiting, "alertId": None}
     if (mail_error := errors.get(Channel.MAIL)) is not None:

@@ -9,7 +9,7 @@ from typing import Any, Literal
 
 from trainguard.core.records import AlertKind
 from trainguard.core.text import chat_escaped, chat_line, mail_place
-from trainguard.stack.actions.alert import Alert
+from trainguard.stack.actions.alert import ReadyAlert
 
 # Values of the setting ``webhook_service``.
 WebhookService = Literal["json", "slack", "pagerduty", "opsgenie"]
@@ -27,7 +27,7 @@ _OPSGENIE_PRIORITY = {"critical": "P1", "high": "P2", "medium": "P3", "low": "P4
 _DESCRIPTION, _SLACK_TEXT = 15_000, 3_000
 
 
-def webhook_event(service: WebhookService, stack: str, alert: Alert) -> dict[str, Any]:
+def webhook_event(service: WebhookService, stack: str, alert: ReadyAlert) -> dict[str, Any]:
     """Return the detail of the event for an alert: the ``body``, and what it closes in Opsgenie."""
     # A bare alert has the execution's input as its document.
     document = alert.document
@@ -48,13 +48,13 @@ def webhook_event(service: WebhookService, stack: str, alert: Alert) -> dict[str
     return {"stack": stack, "body": body}
 
 
-def _details(alert: Alert) -> dict[str, str]:
+def _details(alert: ReadyAlert) -> dict[str, str]:
     of = alert.attributes
     node = str(alert.document.get("node"))
     return {"rule": of["Rule"], "kind": of["Kind"], "node": node, "severity": of["Severity"]}
 
 
-def _pagerduty(alert: Alert, key: str, report: str) -> Mapping[str, Any]:
+def _pagerduty(alert: ReadyAlert, key: str, report: str) -> Mapping[str, Any]:
     """Return an event of the Events API v2; the connection adds ``routing_key``."""
     details, job = _details(alert), alert.attributes["Job"]
     return {
@@ -74,7 +74,7 @@ def _pagerduty(alert: Alert, key: str, report: str) -> Mapping[str, Any]:
     }
 
 
-def _opsgenie(alert: Alert, key: str, report: str) -> Mapping[str, Any]:
+def _opsgenie(alert: ReadyAlert, key: str, report: str) -> Mapping[str, Any]:
     details = _details(alert)
     return {
         "message": alert.subject,
@@ -88,7 +88,7 @@ def _opsgenie(alert: Alert, key: str, report: str) -> Mapping[str, Any]:
     }
 
 
-def _slack(alert: Alert, report: str) -> Mapping[str, Any]:
+def _slack(alert: ReadyAlert, report: str) -> Mapping[str, Any]:
     """Return a message whose blocks are plain texts, in which Slack looks for no mention and no link."""
     blocks: list[dict[str, Any]] = [
         {"type": "header", "text": _plain(alert.subject)},

@@ -12,7 +12,7 @@ import pytest
 from docs.site.documents import field_names
 from tests.support.small_job import JOB
 from tests.unit.cli.seen import NOT_STOPPED, REPORT, Deployed, deployed, job, judged, many_nodes, row
-from trainguard.cli.commands.explain.explanation import Explanation, explained
+from trainguard.cli.commands.explain.explanation import RuleExplanation, explained
 from trainguard.cli.services.names import ALL_RULE_NAMES
 from trainguard.core.errors import UnknownNameError
 from trainguard.core.finding import Fact, Patience
@@ -27,7 +27,7 @@ LOW = "LowGPUUtilization"
 READ_ONCE = "Settings are read once, when a job becomes known: a change holds for the next job."
 
 
-def as_printed(why: Explanation) -> Any:
+def as_printed(why: RuleExplanation) -> Any:
     """Return what `--json` has of an explanation, its fields as attributes."""
     document = msgspec.json.encode(why.document(0.0), enc_hook=dict)
     return json.loads(document, object_hook=lambda fields: SimpleNamespace(**fields))

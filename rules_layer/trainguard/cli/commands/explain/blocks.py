@@ -4,7 +4,7 @@ from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
 
 from trainguard.aws.dynamodb.stored_form import shown_times, shown_value
-from trainguard.cli.commands.explain.explanation import Explanation, Patience
+from trainguard.cli.commands.explain.explanation import Patience, RuleExplanation
 from trainguard.cli.output.rendering import (
     Block,
     Cell,
@@ -31,7 +31,7 @@ FOREIGN = (
 )
 
 
-def explanation_blocks(why: Explanation, *, now: float) -> list[Block]:
+def explanation_blocks(why: RuleExplanation, *, now: float) -> list[Block]:
     row, known, of_job = why.row, why.known, why.of_job
     on = f", node {unit_title(row.node)}" if row.node is not None else ""
     fires_when = "" if why.fires_when.startswith("never") else f"It fires when {why.fires_when}."
@@ -83,7 +83,7 @@ def _style(parameter: EffectiveParameter) -> str:
     return "bold" if parameter.changed else ""
 
 
-def _facts(why: Explanation, now: float) -> list[tuple[str, Shown]]:
+def _facts(why: RuleExplanation, now: float) -> list[tuple[str, Shown]]:
     row, status = why.row, status_cell(why.row.status)
     is_left_out = why.record is not None and not why.record.policy.evaluated
     facts: list[tuple[str, Shown]] = [
@@ -115,7 +115,7 @@ def _patience(patience: Patience) -> str:
     return "; ".join(parts)
 
 
-def _history(why: Explanation, now: float) -> str:
+def _history(why: RuleExplanation, now: float) -> str:
     row = why.row
     if not row.times_fired:
         return ""

@@ -165,7 +165,7 @@ _BY_STATUS: Mapping[Status, Callable[[RuleRow, RulePlan], list[str]]] = {
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Explanation:
+class RuleExplanation:
     """A rule's state on a job, or on one node of it; ``nodes`` has the worst first.
 
     ``record`` is None of a job that has expired, ``of_job`` where the rule has no row of the job. ``fires_when`` has
@@ -226,7 +226,7 @@ class Explanation:
 
 def explained(
     job: str, record: JobRecord | None, rows: Sequence[RuleRow], *, rule: str, node: str | None
-) -> Explanation:
+) -> RuleExplanation:
     """Explain a rule's state; ``record`` None: expired, ``node`` None: the whole job. Raises UnknownNameError."""
     known = record or expired_record(job)
     plan = FAMILIES.plan(known)
@@ -234,7 +234,7 @@ def explained(
     of_job = next((each for each in rows if each.rule == rule and each.node is None), None)
     row = _of_node(job, rule, node, nodes) if node is not None else of_job or _unread(job, rule, plan)
     values = row.parameters or (plan.parameters[rule].as_given() if rule in plan.parameters else {})
-    return Explanation(
+    return RuleExplanation(
         job=job,
         record=record,
         row=row,

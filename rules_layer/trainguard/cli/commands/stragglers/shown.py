@@ -7,11 +7,11 @@ from trainguard.cli.output.rendering import Block, Line, TerminalColumn, Termina
 from trainguard.cli.output.result import CommandResult
 from trainguard.core.units import counted, listed, show_share, show_step
 from trainguard.stragglers.text import said_cause
-from trainguard.stragglers.verdict import Share, StragglerVerdict
+from trainguard.stragglers.verdict import StragglerShare, StragglerVerdict
 
 _MOST_SHOWN = 8
 
-T = TypeVar("T", bound=Share)
+T = TypeVar("T", bound=StragglerShare)
 
 
 def straggler_result(place: str, verdict: StragglerVerdict, instance_type: str | None) -> CommandResult:

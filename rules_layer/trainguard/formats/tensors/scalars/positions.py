@@ -55,22 +55,22 @@ LARGEST_STEP = 2**53
 
 
 @dataclass(frozen=True, slots=True)
-class ScalarColumns:
+class PositionColumns:
     """The places of the columns that count: of ``step``, None where rows are counted, and of the ``epoch``."""
 
     step: int | None
     epoch: int | None = None
 
 
-def columns_of(header: Sequence[str]) -> ScalarColumns:
+def columns_of(header: Sequence[str]) -> PositionColumns:
     """Choose the columns that count the steps of a history, by their names in lower case."""
     lower = [cell.strip().strip("#").strip().lower() for cell in header]
     places = {name: place for place, name in reversed(list(enumerate(lower)))}
     within = next((places[name] for name in (*_STEPS, *_WITHIN) if name in places), None)
     epoch = next((places[name] for name in _EPOCHS if name in places), None)
     if within is not None and epoch is not None:
-        return ScalarColumns(within, epoch)
-    return ScalarColumns(next((places[name] for name in _IN_ORDER if name in places), None))
+        return PositionColumns(within, epoch)
+    return PositionColumns(next((places[name] for name in _IN_ORDER if name in places), None))
 
 
 def is_position(name: str) -> bool:

@@ -10,7 +10,7 @@ from itertools import islice, takewhile
 from trainguard.core.errors import TelemetryFormatError
 from trainguard.formats.tensors.scalars.cells import have_commas, is_absent, number_in
 from trainguard.formats.tensors.scalars.names import GRADIENT_NORM, LEARNING_RATE, LOSSES, METRICS, ScalarNames
-from trainguard.formats.tensors.scalars.positions import ScalarColumns, columns_of, is_position
+from trainguard.formats.tensors.scalars.positions import PositionColumns, columns_of, is_position
 from trainguard.formats.tensors.scalars.table_forms import LongTable, begins_as_monitor, is_download, names_of_columns
 from trainguard.formats.tensors.scalars.taken_rows import TakenRows
 from trainguard.formats.tensors.scalars.text_lines import WholeLines, first_line
@@ -146,7 +146,7 @@ class _Table:
         self._lines = lines
         self._taken = taken
         self._header: list[str] = []
-        self._columns = ScalarColumns(None)
+        self._columns = PositionColumns(None)
         self._named: list[str | None] = []
         self._numeric: set[str] = set()
         self._kinds = ColumnKinds()

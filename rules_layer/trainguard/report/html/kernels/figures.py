@@ -10,7 +10,7 @@ from markupsafe import Markup
 from trainguard.core.units import counted
 from trainguard.kernels.comparison.text import PARTS
 from trainguard.kernels.document import AnnotationEntry, RankProfile, StepEntry
-from trainguard.kernels.entries import Durations, Histogram, MemoryEntry
+from trainguard.kernels.entries import Histogram, KernelDurations, MemoryEntry
 from trainguard.kernels.words import are
 from trainguard.render.blocks import Block, Figure, Figures, Key, Note
 from trainguard.render.numbers import nanos, share
@@ -209,7 +209,7 @@ def annotation_figures(found: Sequence[list[AnnotationEntry]]) -> list[tuple[str
     ]
 
 
-def _annotation_figure(where: str, found: Sequence[Durations]) -> list[Figure]:
+def _annotation_figure(where: str, found: Sequence[KernelDurations]) -> list[Figure]:
     if not found:
         return []
     whole = joined([each.histogram for each in found])
