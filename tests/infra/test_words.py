@@ -1,5 +1,6 @@
 """Comments, docstrings, messages and documents use the field's terms: none of the words that words.md replaces."""
 
+import ast
 import io
 import re
 import subprocess
@@ -138,3 +139,17 @@ def test_names_of_tests_have_at_most_60_characters() -> None:
         if len(name) > LONGEST_TEST_NAME
     ]
     assert not found
+
+
+# Names that SageMaker's SDK gives stay.
+_GIVEN = {"Rule"}
+
+
+def test_public_classes_of_the_product_have_names_of_their_own() -> None:
+    found: dict[str, list[str]] = {}
+    for folder in ("rules_layer/trainguard", "infra", "lambdas"):
+        for path in sorted((ROOT / folder).rglob("*.py")):
+            for node in ast.parse(path.read_text("utf-8")).body:
+                if isinstance(node, ast.ClassDef) and not node.name.startswith("_"):
+                    found.setdefault(node.name, []).append(path.relative_to(ROOT).as_posix())
+    assert {name: places for name, places in found.items() if len(places) > 1 and name not in _GIVEN} == {}
