@@ -318,8 +318,7 @@ class SystemSession(Session[SystemStream]):
         tap: Tap | None = None,
     ) -> None:
         state = state_of(record, SystemState)
-        stream = SystemStream(record.key.node, state, plan)
-        super().__init__(record, self._body, stream, load=load, tap=tap)
+        super().__init__(record, self._body, SystemStream(record.key.node, state, plan), load=load, tap=tap)
         self._source = source
         self._fetched: dict[str, bytes] = {}
         self._order = GridOrder(

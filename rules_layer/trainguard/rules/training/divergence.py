@@ -1,10 +1,7 @@
 """The conditions of TrainingDiverged over a whole run.
 
-A loss that has risen for good, or falls without bound: a worse rise must not hide a rise, so rises are no noise, and
-are also judged as if no larger than needed (``_attenuated``). Of runs whose losses say little, reinforcement learning
-and adversaries: a reward that was gained and is lost, a policy far from its reference, one without entropy, a generator
-that cannot win. What a policy does is a fault only where its reward is not as good as it was: one that has learned its
-task is sure.
+A worse rise must not hide a rise: rises are no noise, and also judged as if no larger than needed (``_attenuated``).
+What a policy does is a fault only where its reward is not as good as it was: one that has learned its task is sure.
 """
 
 import math
