@@ -111,7 +111,7 @@ def test_raising_task_names_its_error_and_others_have_results() -> None:
     with WorkerPool(2) as pool:
         results = pool.map(refuse_three, range(6))
         assert [next(results) for _ in range(3)] == [0, 1, 2]
-        with pytest.raises(RuntimeError, match="ValueError: 3 is refused"):
+        with pytest.raises(RuntimeError, match=r"ValueError in local/test_pool\.py:\d+: 3 is refused"):
             next(results)
 
 
@@ -142,7 +142,7 @@ def test_a_long_task_that_nobody_needs_is_ended() -> None:
 
 def test_an_error_that_cannot_be_pickled_breaks_no_pool() -> None:
     with WorkerPool(1) as pool:
-        with pytest.raises(RuntimeError, match="NeedsTwoError: one and 0"):
+        with pytest.raises(RuntimeError, match=r"NeedsTwoError in local/test_pool\.py:\d+: one and 0"):
             next(pool.map(refuse_with_two, range(2)))
         assert list(pool.map(negative, range(3))) == [0, -1, -2]
 

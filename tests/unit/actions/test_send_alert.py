@@ -274,7 +274,7 @@ def test_bare_alert_names_its_fault_and_is_sent_everywhere() -> None:
     network = Network()
     answer = send(network, fire=about(episode="none"))
     assert network.sent == ALL
-    assert answer["faults"][0].startswith("ComposeAlert: ValidationError: ")
+    assert answer["faults"][0].startswith("ComposeAlert: ValidationError in ")
     assert answer["outcome"] == {
         "action": "alert sent without its details; training job stopped",
         "alertId": FIRE["alertId"],

@@ -301,7 +301,9 @@ def test_compatible_rule_that_raises_is_in_error_alone(
     lines = {line["rule"]: line for line in json.loads(result.stdout)["rules"]}
     assert set(lines) == set(RULE_NAMES) - COLLECTORS
     assert lines["StepOutlier"]["status"] == "ERROR"
-    assert "ZeroDivisionError: by nothing" in lines["StepOutlier"]["reason"]
+    reason = lines["StepOutlier"]["reason"]
+    assert "ZeroDivisionError in commands/test_analyze.py:" in reason
+    assert reason.endswith(": by nothing.")
     assert set(reports(tmp_path)) == set(RULE_NAMES) - COLLECTORS - {"StepOutlier"}
 
 
