@@ -128,7 +128,7 @@ def test_rules_of_a_layer_package_are_loaded_by_kind(site: Path) -> None:
     ("source", "told"),
     [
         ("import a_library_that_is_not_there", "a_library_that_is_not_there"),
-        ("raise SystemExit(3)", "SystemExit: 3"),
+        ("raise SystemExit(3)", "SystemExit in their_rules/__init__.py:1: 3"),
         ("1 / 0", "ZeroDivisionError"),
         ("RULES = (", "SyntaxError"),
         ("RULES = ()", "a tuple of 1 to 8 rules"),
