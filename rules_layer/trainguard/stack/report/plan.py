@@ -184,5 +184,5 @@ def covered(job: JobRecord, streams: ProfilerStreams) -> tuple[float, float] | N
     through = streams.watermark_s
     if through is None:
         return None
-    firsts = (streams.first_at, streams.first_step_at, through)
-    return job_span(job, [first for first in firsts if first], [through])
+    firsts = [first for first in (streams.first_at, streams.first_step_at) if first]
+    return job_span(job, [*firsts, through], [through])
