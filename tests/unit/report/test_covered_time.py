@@ -1,11 +1,10 @@
 """The time that a job's report shows, from its streams and the training around them."""
 
 from types import SimpleNamespace
-from typing import Any, cast
+from typing import Any
 
 import pytest
 
-from trainguard.core.records import JobRecord
 from trainguard.stack.report.plan import covered
 
 
@@ -19,6 +18,6 @@ from trainguard.stack.report.plan import covered
     ],
 )
 def test_time_of_a_report_begins_with_its_first_data(first: Any, step: Any, through: Any, span: Any) -> None:
-    job = cast("JobRecord", SimpleNamespace(started_at=None, ended_at=None))
-    streams = SimpleNamespace(first_at=first, first_step_at=step, watermark_s=through)
-    assert covered(job, cast("Any", streams)) == span
+    job: Any = SimpleNamespace(started_at=None, ended_at=None)
+    streams: Any = SimpleNamespace(first_at=first, first_step_at=step, watermark_s=through)
+    assert covered(job, streams) == span
